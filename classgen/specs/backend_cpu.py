@@ -38,6 +38,26 @@ def _cell(name: str, doc: str, inputs: list[str], results: list[str], attrs: lis
 
 
 Op(
+    "CpuAttention",
+    "softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which "
+    "a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are "
+    "added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. "
+    "A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.",
+    inputs=["query", "key", "value", "bias", "mask"],
+    attrs=[
+        real("scale"), real("softcap"), flag("replaces"), flag("causal"), dim("diagonal"),
+        integer("units"), integer("rows"), integer("block"), integer("tile_keys"), integer("tile_rows"), integer("group"),
+    ],
+    traits=["typed", "units"],
+    scratches=["work"],
+    rows=["result", "query", "value", "bias", "mask"],
+    transposed=["key"],
+    kernel={"query": ("f32",)},
+    quant="refused",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
     "CpuBlockMatmul",
     "[..., M, K] in f32 times a right side of stored integers, (rhs - zeros) * scales for each `block` neighbours in depth. rhs is "
     "[blocks, K, NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].",

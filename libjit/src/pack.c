@@ -2,6 +2,7 @@
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
+#include "transpose.h"
 
 /// Where matrix number `matrix` of a stack begins.
 INLINE dim_t matrix_offset(dim_t matrix, const ints_t *shape, const ints_t *strides) {
@@ -47,20 +48,6 @@ KERNEL void libjit_cpu_pack_matrix_x8(uint8_t *result, const uint8_t *input, con
 #define OF(NAME) NAME##_x64
 #include "pack.c"
 #else
-
-typedef T OF(v4) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
-
-/// Four rows of four elements, `step` apart, as columns `block` apart.
-INLINE void OF(transpose_4x4)(T *to, const T *from, dim_t step, dim_t block) {
-  OF(v4) a = *(const OF(v4) *)from, b = *(const OF(v4) *)(from + step);
-  OF(v4) c = *(const OF(v4) *)(from + 2 * step), d = *(const OF(v4) *)(from + 3 * step);
-  OF(v4) ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  OF(v4) cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  *(OF(v4) *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-  *(OF(v4) *)(to + block) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-  *(OF(v4) *)(to + 2 * block) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-  *(OF(v4) *)(to + 3 * block) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
-}
 
 /// One block: `valid` columns, `col_step` apart, of `depth` elements, `row_step` apart; zeros in the other columns.
 INLINE void OF(pack_block)(T *result, const T *from, dim_t depth, dim_t valid, dim_t block, dim_t row_step,

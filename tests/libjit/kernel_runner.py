@@ -31,12 +31,24 @@ from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
 from glowpy.support.symbolic import static
-from tests.libjit import kernel_cases, product_cases, recurrent_cases, row_cases, scalar_cases
+from tests.libjit import (
+    attention_cases,
+    kernel_cases,
+    product_cases,
+    recurrent_cases,
+    row_cases,
+    scalar_cases,
+)
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
 from tests.libjit.product_runner import outcome, partitions, roughened, work_of_case
 
-_MAKERS = {**kernel_cases.MAKERS, **product_cases.MAKERS, **recurrent_cases.MAKERS}
+_MAKERS = {
+    **kernel_cases.MAKERS,
+    **product_cases.MAKERS,
+    **recurrent_cases.MAKERS,
+    **attention_cases.MAKERS,
+}
 SCHEMAS: dict[str, InstSchema] = {
     inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)
 }

@@ -149,10 +149,20 @@ def test_kernels_that_know_of_vectors_do_without(tmp_path: Path) -> None:
     """As on every target that has no vector instructions."""
     sources = [
         SOURCE / f"{name}.c"
-        for name in ("conv", "matmul", "norm", "pool", "reduce", "strassen", "tile", "winograd")
+        for name in (
+            "conv",
+            "dot_attention",
+            "matmul",
+            "norm",
+            "pool",
+            "reduce",
+            "strassen",
+            "tile",
+            "winograd",
+        )
     ]
     jobs = ["cpu_conv", "cpu_depthwise_conv", "cpu_matmul", "softmax", "max_pool", "avg_pool"]
-    jobs += ["cpu_strassen", "cpu_winograd", "reduce_add", "reduce_max"]
+    jobs += ["cpu_attention", "cpu_strassen", "cpu_winograd", "reduce_add", "reduce_max"]
     answer = _run_jobs(_compile(tmp_path, sources, BASELINE, SCALAR), *jobs)
     for job in jobs:
         assert answer[job]["calls"] > 0

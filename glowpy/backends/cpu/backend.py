@@ -26,6 +26,7 @@ from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
@@ -125,6 +126,7 @@ class CpuBackend(Backend):
         variant = self.target.variant
         passes = (
             WidenHalvesPass(self._computes),
+            FuseAttentionPass(variant, small=self.target.machine.small),
             PackProductsPass(variant, small=self.target.machine.small, exact=self.options.exact),
             PackRecurrencePass(variant, small=self.target.machine.small),
         )

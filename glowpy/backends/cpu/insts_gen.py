@@ -14,6 +14,7 @@ from glowpy.support.symbolic import Dim
 
 __all__ = [
     "INSTS",
+    "CpuAttentionInst",
     "CpuBlockMatmulInst",
     "CpuConvInst",
     "CpuDepthwiseConvInst",
@@ -29,6 +30,62 @@ __all__ = [
     "CpuStrassenSumsInst",
     "CpuWinogradInst",
 ]
+
+
+@final
+class CpuAttentionInst(Instruction):
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_attention",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("query", Access.IN, Layout.ROWS),
+            OperandSpec("key", Access.IN, Layout.TRANSPOSED),
+            OperandSpec("value", Access.IN, Layout.ROWS),
+            OperandSpec("bias", Access.IN, Layout.ROWS),
+            OperandSpec("mask", Access.IN, Layout.ROWS),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("scale", "float"),
+            AttrSpec("softcap", "float"),
+            AttrSpec("replaces", "flag"),
+            AttrSpec("causal", "flag"),
+            AttrSpec("diagonal", "dim"),
+            AttrSpec("units", "int"),
+            AttrSpec("rows", "int"),
+            AttrSpec("block", "int"),
+            AttrSpec("tile_keys", "int"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("group", "int"),
+        ),
+        frozenset({Trait.TYPED, Trait.UNITS}),
+    )
+
+    result = OperandField(0)
+    query = OperandField(1)
+    key = OperandField(2)
+    value = OperandField(3)
+    bias = OperandField(4)
+    mask = OperandField(5)
+    work = OperandField(6)
+    scale = AttrField[float]()
+    softcap = AttrField[float]()
+    replaces = AttrField[bool]()
+    causal = AttrField[bool]()
+    diagonal = AttrField[Dim]()
+    units = AttrField[int]()
+    rows = AttrField[int]()
+    block = AttrField[int]()
+    tile_keys = AttrField[int]()
+    tile_rows = AttrField[int]()
+    group = AttrField[int]()
 
 
 @final
@@ -560,6 +617,7 @@ class CpuWinogradInst(Instruction):
 
 
 INSTS: tuple[type[Instruction], ...] = (
+    CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,

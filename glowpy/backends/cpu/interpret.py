@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from glowpy.backends.cpu.attention import no_mask
 from glowpy.backends.cpu.block_weights import unpack_integers
 from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
@@ -219,3 +221,43 @@ def _cpu_rnn(
 ) -> None:
     plain = _unpacked(recurrence, last_h)
     interpret[RnnInst](result, last_h, gates, plain, *others[:-1], **plain_attrs(attrs))
+
+
+@interpret(CpuAttentionInst)
+def _attention(
+    result: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor,
+    mask: Tensor,
+    work: Tensor,
+    *,
+    scale: float,
+    softcap: float,
+    replaces: bool,
+    causal: bool,
+    diagonal: int,
+    **decision: int,
+) -> None:
+    """With the whole matrix of scores."""
+    del work, decision
+    served = query.type.extents[1] // key.type.extents[1]
+    scores = np.matmul(query.array, np.repeat(key.array, served, 1)) * np.float32(scale)
+    if softcap:
+        scores = np.tanh(scores / np.float32(softcap)) * np.float32(softcap)
+    for one in (bias, mask):
+        if no_mask(one.type):
+            continue
+        transposed = np.swapaxes(one.array, 2, 3)
+        scores = np.where(transposed == 0, scores, transposed) if replaces else scores + transposed
+    if causal:
+        rows, columns = np.indices(scores.shape[2:])
+        scores = np.where(columns > rows + diagonal, np.float32(-np.inf), scores)
+    weights = _softmax(scores)
+    result.array[...] = np.matmul(weights, np.repeat(value.array, served, 1))
+
+
+def _softmax(scores: Array) -> Array:
+    powers = np.exp(scores - scores.max(3, keepdims=True, initial=-np.inf))
+    return np.asarray(powers / powers.sum(3, keepdims=True))

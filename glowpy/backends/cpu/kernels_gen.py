@@ -262,6 +262,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("input", ("f32", "f64")),),
         "classgen/specs/signal.py",
     ),
+    "cpu_attention": KernelSpec(
+        "cpu_attention",
+        "libjit_cpu_attention",
+        (("query", ("f32",)),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_block_matmul": KernelSpec(
         "cpu_block_matmul",
         "libjit_cpu_block_matmul",

@@ -18,6 +18,7 @@ from glowpy.support.text import Attr
 
 __all__ = [
     "NODES",
+    "CpuAttentionNode",
     "CpuBlockMatmulNode",
     "CpuConvNode",
     "CpuDepthwiseConvNode",
@@ -32,6 +33,7 @@ __all__ = [
     "CpuStrassenNode",
     "CpuStrassenSumsNode",
     "CpuWinogradNode",
+    "create_cpu_attention",
     "create_cpu_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
@@ -47,6 +49,54 @@ __all__ = [
     "create_cpu_strassen_sums",
     "create_cpu_winograd",
 ]
+
+
+@final
+class CpuAttentionNode(Node):
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_attention",
+        ("query", "key", "value", "bias", "mask"),
+        (
+            AttrSpec("scale", "float"),
+            AttrSpec("softcap", "float"),
+            AttrSpec("replaces", "flag"),
+            AttrSpec("causal", "flag"),
+            AttrSpec("diagonal", "dim"),
+            AttrSpec("units", "int"),
+            AttrSpec("rows", "int"),
+            AttrSpec("block", "int"),
+            AttrSpec("tile_keys", "int"),
+            AttrSpec("tile_rows", "int"),
+            AttrSpec("group", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    query = InputField(0)
+    key = InputField(1)
+    value = InputField(2)
+    bias = InputField(3)
+    mask = InputField(4)
+    scale = AttrField[float]()
+    softcap = AttrField[float]()
+    replaces = AttrField[bool]()
+    causal = AttrField[bool]()
+    diagonal = AttrField[Dim]()
+    units = AttrField[int]()
+    rows = AttrField[int]()
+    block = AttrField[int]()
+    tile_keys = AttrField[int]()
+    tile_rows = AttrField[int]()
+    group = AttrField[int]()
 
 
 @final
@@ -507,6 +557,59 @@ class CpuWinogradNode(Node):
     slab = AttrField[int]()
     bands = AttrField[int]()
     blocks = AttrField[int]()
+
+
+def create_cpu_attention(
+    f: Function,
+    name: str,
+    result_type: Type,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    bias: Operand,
+    mask: Operand,
+    *,
+    scale: float,
+    softcap: float,
+    replaces: bool,
+    causal: bool,
+    diagonal: Dim,
+    units: int,
+    rows: int,
+    block: int,
+    tile_keys: int,
+    tile_rows: int,
+    group: int,
+    loc: Loc | None = None,
+) -> CpuAttentionNode:
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width."""
+    attrs: dict[str, Attr] = {
+        "scale": float(scale),
+        "softcap": float(softcap),
+        "replaces": bool(replaces),
+        "causal": bool(causal),
+        "diagonal": diagonal,
+        "units": units,
+        "rows": rows,
+        "block": block,
+        "tile_keys": tile_keys,
+        "tile_rows": tile_rows,
+        "group": group,
+    }
+    return f.create(
+        CpuAttentionNode,
+        name,
+        (
+            query,
+            key,
+            value,
+            bias,
+            mask,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
 
 
 def create_cpu_block_matmul(
@@ -985,6 +1088,7 @@ def create_cpu_winograd(
 
 
 NODES: tuple[type[Node], ...] = (
+    CpuAttentionNode,
     CpuBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,

@@ -15,6 +15,7 @@ from typing import Any
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
@@ -83,6 +84,14 @@ _MatMul = CpuMatmulInst | CpuBlockMatmulInst | CpuRowMatmulInst | CpuPlainMatmul
 @_macs(CpuMatmulInst, CpuBlockMatmulInst, CpuRowMatmulInst, CpuPlainMatmulInst)
 def _matmul(inst: _MatMul) -> int:
     return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
+@_macs(CpuAttentionInst)
+def _attention(inst: CpuAttentionInst) -> int:
+    """Both products, of all keys: what a causal mask hides is not computed, and counts."""
+    depth, keys = inst.key.type.extents[2:]
+    scores = prod(inst.query.type.extents[:3]) * keys
+    return scores * (depth + inst.value.type.extents[3])
 
 
 @_macs(CpuLstmInst, CpuGruInst, CpuRnnInst)

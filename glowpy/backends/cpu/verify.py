@@ -8,6 +8,7 @@ from typing import Protocol
 from glowpy.backend import Operation
 from glowpy.backends.cpu.block_weights import WORD, block_columns
 from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
@@ -232,6 +233,8 @@ def misfit(operation: Operation, variant: Variant) -> str:
     """Why a product cannot use its weights, packed for other vectors or other tiles; empty if it can."""
     if operation.mnemonic == CpuBlockMatmulInst.SCHEMA.mnemonic:
         return _block_misfit(operation, variant)
+    if operation.mnemonic == CpuAttentionInst.SCHEMA.mnemonic:
+        return _attention_misfit(operation, variant)
     vectors = operation.attrs.get("tile_vectors")
     if not isinstance(vectors, int):
         return ""
@@ -263,6 +266,16 @@ def _cell_misfit(operation: Operation, variant: Variant, vectors: int) -> str:
     return (
         f"recurrence: expected blocks that are a multiple of {vectors} x {lanes} numbers (tile_vectors, and the "
         f"vectors of {variant.name}), got {block}: lower the model for this processor"
+    )
+
+
+def _attention_misfit(operation: Operation, variant: Variant) -> str:
+    group, lanes = operation.attrs["group"], variant.machine_for(ElemKind.F32).lanes
+    if isinstance(group, int) and group and group % lanes == 0:
+        return ""
+    return (
+        f"group: expected a multiple of {lanes} queries (the vectors of {variant.name}), got {group}: "
+        "lower the model for this processor"
     )
 
 

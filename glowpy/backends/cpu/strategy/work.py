@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
@@ -302,6 +303,12 @@ def _plain(inst: CpuPlainConvInst | CpuPlainMatmulInst, lanes: int) -> Work:
     """The epilogue is called for one number after the other."""
     del inst, lanes
     return Work(1, 1)
+
+
+@_rules(CpuAttentionInst)
+def _attention(inst: CpuAttentionInst, lanes: int) -> Work:
+    """The decision says how many there are: each has scratch memory."""
+    return Work(inst.units, lanes)
 
 
 @_rules(CpuLstmInst, CpuGruInst, CpuRnnInst)

@@ -1,0 +1,364 @@
+"""Recognises scaled dot-product attention in what exporters write, and makes one node of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glowpy.backends.cpu.nodes_gen import create_cpu_attention
+from glowpy.backends.cpu.strategy.attention import choose_attention
+from glowpy.backends.cpu.variant import Variant
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Shape, Type
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import (
+    AddNode,
+    BroadcastNode,
+    DivNode,
+    MatMulNode,
+    MulNode,
+    ReshapeNode,
+    SelectNode,
+    SoftmaxNode,
+    TransposeNode,
+)
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.opt.known import known
+from glowpy.passes import RewritePass
+from glowpy.support.symbolic import Expr, likely_extent, product
+
+__all__ = ["FuseAttentionPass"]
+
+_STEPS = 8
+"""At most so many nodes lie between the scores and softmax."""
+
+_MASKS = 2
+_SWAPPED = (0, 1, 3, 2)
+
+
+@dataclass(frozen=True)
+class FuseAttentionPass(RewritePass):
+    """Turns softmax(query @ key * scale + mask) @ value into `cpu_attention`, which never has all scores in memory.
+
+    Two masks may be added to the scores, or one may choose between them and a number; they are stored with keys as
+    rows. Heads that share keys and values read them once, where these were repeated for each. Tiles are for the
+    target, here AVX2.
+
+    Before:
+        %q, %out : f32[1x2x5x4]
+        %k, %v : f32[1x2x7x4]
+        %m : f32[5x7]
+        %c : f32[1] = splat 0.5
+        %kt = transpose(%k) {shuffle=[0,1,3,2]} : f32[1x2x4x7]
+        %s = mat_mul(%q, %kt) : f32[1x2x5x7]
+        %scaled = mul(%s, %c) : f32[1x2x5x7]
+        %masked = add(%scaled, %m) : f32[1x2x5x7]
+        %p = softmax(%masked) {axis=3} : f32[1x2x5x7]
+        %o = mat_mul(%p, %v) : f32[1x2x5x4]
+        save(%o, %out)
+    After:
+        %q, %out : f32[1x2x5x4]
+        %k, %v : f32[1x2x7x4]
+        %m : f32[5x7]
+        %c : f32[1] = splat 0.5
+        %o_none : f32[0] = []
+        %kt = transpose(%k) {shuffle=[0,1,3,2]} : f32[1x2x4x7]
+        %o_1 = reshape(%m) : f32[1x1x5x7]
+        %o_2 = transpose(%o_1) {shuffle=[0,1,3,2]} : f32[1x1x7x5]
+        %o = cpu_attention(%q, %kt, %v, %o_2, %o_none) {scale=0.5, softcap=0.0, replaces=false, causal=false,
+            diagonal=0, units=2, rows=8, block=7, tile_keys=7, tile_rows=8, group=8} : f32[1x2x5x4]
+        save(%o, %out)
+    """
+
+    variant: Variant
+    small: bool = False
+    name: ClassVar[str] = "fuse-attention"
+    concerns: ClassVar[tuple[type[Node], ...]] = (SoftmaxNode,)
+
+    @rule
+    def fuse(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
+        """The product of weights and values, with all before it."""
+        softmax = _unshaped(n.lhs).node
+        if self.small or not isinstance(softmax, SoftmaxNode):
+            return None
+        if softmax.axis != softmax.type.rank - 1 or n.type.kind is not ElemKind.F32:
+            return why.no("only softmax of f32 over keys is fused")
+        scores = _scores_of(softmax.input)
+        if scores is None:
+            return why.no("softmax is of no product, or of one with more than scales and masks")
+        if any(value.num_users != 1 for value in (n.lhs, softmax.result, *scores.between)):
+            return why.no("scores or weights are used elsewhere")
+        heads = _heads_of(scores, n)
+        if heads is None:
+            return why.no("expected batches of heads, which share keys and values evenly if at all")
+        return self._fused(f, n, scores, heads)
+
+    def _fused(self, f: Function, n: MatMulNode, scores: _Scores, heads: _Heads) -> NodeValue:
+        batch, count, queries, _ = heads.query.shape
+        elements = heads.key.shape[2] + heads.value.shape[3]
+        chosen = choose_attention(
+            likely_extent(product((batch, count))),
+            likely_extent(queries),
+            likely_extent(heads.key.shape[3]),
+            likely_extent(elements),
+            self.variant.machine_for(ElemKind.F32),
+        )
+        none = f.module.create_constant(f"{n.name}_none", np.zeros(0, np.float32), loc=n.loc)
+        masks: list[Operand] = [_mask(f, n, mask) for mask in scores.masks]
+        masks += [none] * (_MASKS - len(masks))
+        result = create_cpu_attention(
+            f, n.name, n.type.with_shape((*heads.query.shape[:3], heads.value.shape[3])),
+            heads.query.build(f, n), heads.key.build(f, n), heads.value.build(f, n), *masks,
+            scale=scores.scale * heads.query.factor * heads.key.factor, softcap=0.0,
+            replaces=any(mask.fill is not None for mask in scores.masks),
+            causal=False, diagonal=0, units=chosen.units, rows=chosen.rows, block=chosen.block,
+            tile_keys=chosen.tile_keys, tile_rows=chosen.tile_rows, group=chosen.group,
+        )  # fmt: skip
+        return _shaped(f, n, result.result, n.type.shape)
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """What is added to scores, or a condition that chooses between them and a number.
+
+    Attributes:
+        value: It, with dimensions that may be 1 or missing.
+        fill: The number; None for what is added.
+        keeps: Whether the condition holds where scores are kept.
+    """
+
+    value: NodeValue
+    fill: float | None = None
+    keeps: bool = False
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What goes into softmax.
+
+    Attributes:
+        product: Queries times keys.
+        scale: What it is multiplied by.
+        masks: What follows, in order.
+        between: All values from the product on.
+    """
+
+    product: MatMulNode
+    scale: float
+    masks: tuple[_Mask, ...]
+    between: tuple[NodeValue, ...]
+
+
+def _scores_of(value: NodeValue) -> _Scores | None:
+    """The scores that `value` is, looked at from the last of what was done with them."""
+    scale, masks, between = 1.0, list[_Mask](), list[NodeValue]()
+    for _ in range(_STEPS):
+        between.append(value)
+        node = value.node
+        if isinstance(node, MatMulNode):
+            fits = len(masks) <= 1 or (
+                len(masks) <= _MASKS and all(mask.fill is None for mask in masks)
+            )
+            return _Scores(node, scale, tuple(masks[::-1]), tuple(between)) if fits else None
+        factor = _scaled(node)
+        if factor is not None:
+            value, scale = factor[0], scale * factor[1]
+            continue
+        # What is masked first would be scaled as well.
+        mask = _masked(node) if scale == 1 else None
+        if mask is not None:
+            value = mask[0]
+            masks.append(mask[1])
+        elif isinstance(node, ReshapeNode) and _core(node.type.shape) == _core(
+            node.input.type.shape
+        ):
+            value = node.input
+        else:
+            return None
+    return None
+
+
+def _scaled(node: Node | None) -> tuple[NodeValue, float] | None:
+    """What a node multiplies by a number, and the number."""
+    if isinstance(node, MulNode):
+        for value, factor in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
+            number = _number(factor)
+            if number is not None and value.type == node.type:
+                return value, number
+    if isinstance(node, DivNode) and node.lhs.type == node.type:
+        number = _number(node.rhs)
+        if number:
+            return node.lhs, 1 / number
+    return None
+
+
+def _number(value: NodeValue) -> float | None:
+    """The only element of a value, if it is known."""
+    if value.type.count != 1:
+        return None
+    array = known(value)
+    return None if array is None else float(array.reshape(-1)[0])
+
+
+def _masked(node: Node | None) -> tuple[NodeValue, _Mask] | None:
+    """What a node masks, and how."""
+    if isinstance(node, AddNode):
+        for value, mask in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
+            if value.type == node.type and _is_of_product(value):
+                return value, _Mask(mask)
+    if isinstance(node, SelectNode):
+        for value, other in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
+            fill = _number(other)
+            if fill and value.type == node.type and _is_of_product(value):
+                return value, _Mask(node.condition, fill, keeps=value is node.lhs)
+    return None
+
+
+def _is_of_product(value: NodeValue) -> bool:
+    """Whether a product is what all operands of one node after the other are made of but for one."""
+    for _ in range(_STEPS):
+        node = value.node
+        if isinstance(node, MatMulNode):
+            return True
+        if isinstance(node, AddNode | MulNode):
+            whole = [one for one in (node.lhs, node.rhs) if one.type == node.type]
+            value = next((one for one in whole if one.node is not None), value)
+        elif isinstance(node, SelectNode):
+            value = node.rhs if node.rhs.type == node.type and node.rhs.node else node.lhs
+        elif isinstance(node, DivNode):
+            value = node.lhs
+        elif isinstance(node, ReshapeNode):
+            value = node.input
+        else:
+            return False
+    return False
+
+
+def _core(shape: Shape) -> Shape:
+    """A shape without the ones that it begins with."""
+    first = next((axis for axis, size in enumerate(shape) if size != 1), len(shape))
+    return shape[first:]
+
+
+def _of_rank_4(shape: Shape) -> Shape | None:
+    """A shape with as many ones before it as make it one of four dimensions; None if there are more."""
+    core = _core(shape)
+    return (1,) * (4 - len(core)) + core if len(core) <= 4 else None
+
+
+def _unshaped(value: NodeValue) -> NodeValue:
+    """A value before its leading ones were added or taken away."""
+    node = value.node
+    if isinstance(node, ReshapeNode) and _core(node.type.shape) == _core(node.input.type.shape):
+        return node.input
+    return value
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Queries, keys or values, as they are to be read.
+
+    Attributes:
+        source: What they are made of.
+        shape: Four dimensions, before they are swapped.
+        swapped: Whether the last two dimensions are swapped.
+        factor: What they were multiplied by.
+    """
+
+    source: NodeValue
+    plain: Shape
+    swapped: bool = False
+    factor: float = 1.0
+
+    @property
+    def shape(self) -> Shape:
+        """The dimensions of what is built."""
+        *batch, rows, columns = self.plain
+        return (*batch, columns, rows) if self.swapped else self.plain
+
+    def build(self, f: Function, n: MatMulNode) -> Operand:
+        """The operand itself."""
+        whole = _shaped(f, n, self.source, self.plain)
+        return f.create_transpose(n.name, whole, _SWAPPED) if self.swapped else whole
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """What attention reads, of four dimensions each."""
+
+    query: _Part
+    key: _Part
+    value: _Part
+
+
+def _heads_of(scores: _Scores, n: MatMulNode) -> _Heads | None:
+    """Queries, keys and values; None if their batches are no heads."""
+    whole = _of_rank_4(n.type.shape)
+    query = _unrepeated(scores.product.lhs, repeated=False)
+    if whole is None or query is None or query.shape[:3] != whole[:3]:
+        return None
+    for repeated in (True, False):
+        key, value = (_unrepeated(one, repeated=repeated) for one in (scores.product.rhs, n.rhs))
+        if key is None or value is None or value.factor != 1:
+            continue
+        sizes = (*query.shape[1::2], key.shape[1], value.shape[3])
+        if any(isinstance(size, Expr) or size == 0 for size in sizes):
+            return None
+        batch, heads, _, depth = query.shape
+        shared, keys = key.shape[1], key.shape[3]
+        fits = key.shape[:3] == (batch, shared, depth) and value.shape[:3] == (batch, shared, keys)
+        if fits and heads % shared == 0 and not n.type.is_empty and keys != 0:
+            return _Heads(query, key, value)
+    return None
+
+
+def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
+    """An operand of rank 4, before it was scaled, and, if `repeated`, before its heads were repeated."""
+    shape = _of_rank_4(value.type.shape)
+    if shape is None:
+        return None
+    source, swapped, factor = value, False, 1.0
+    while shape == source.type.shape:
+        node, scaled = source.node, _scaled(source.node)
+        if scaled is not None:
+            source, factor = scaled[0], factor * scaled[1]
+        elif isinstance(node, TransposeNode) and node.shuffle == _SWAPPED:
+            source, swapped, shape = node.input, not swapped, node.input.type.shape
+        else:
+            break
+    inner = source.node.input.node if isinstance(source.node, ReshapeNode) else None
+    if repeated and isinstance(inner, BroadcastNode) and len(inner.input.type.shape) == 5:
+        batch, heads, one, rows, columns = inner.input.type.shape
+        many = inner.type.shape[2]
+        repeats = one == 1 and inner.type.shape == (batch, heads, many, rows, columns)
+        if repeats and shape == (batch, heads * many, rows, columns):
+            return _Part(inner.input, (batch, heads, rows, columns), swapped, factor)
+    if factor == 1:
+        return _Part(value, _of_rank_4(value.type.shape) or shape)
+    return _Part(source, shape, swapped, factor)
+
+
+def _mask(f: Function, n: MatMulNode, mask: _Mask) -> NodeValue:
+    """A mask with keys as rows: what is added, or what scores are where it is not 0."""
+    value = mask.value
+    if mask.fill is not None:
+        type = Type(ElemKind.F32, value.type.shape)
+        fill, nothing = (f.create_splat(n.name, type, number) for number in (mask.fill, 0.0))
+        chosen = (nothing, fill) if mask.keeps else (fill, nothing)
+        value = f.create_select(n.name, value, *chosen).result
+    shape = _of_rank_4(value.type.shape)
+    assert shape is not None  # it fits scores of four dimensions
+    *batch, queries, keys = shape
+    if 1 in (queries, keys):
+        return _shaped(f, n, value, (*batch, keys, queries))
+    return f.create_transpose(n.name, _shaped(f, n, value, shape), _SWAPPED).result
+
+
+def _shaped(f: Function, n: MatMulNode, value: NodeValue, shape: Shape) -> NodeValue:
+    """A value in another shape."""
+    if value.type.shape == shape:
+        return value
+    return f.create_reshape(n.name, value.type.with_shape(shape), value).result

@@ -1,0 +1,69 @@
+"""How attention is cut into blocks of queries and keys, and how their products are tiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.backends.cpu.strategy.product import MAX_PIXELS
+from glowpy.support.symbolic import ceil_div
+
+__all__ = ["AttentionDecision", "choose_attention"]
+
+_ROWS = 128
+"""Queries of an item that share a block of keys and values, where not all of a head stay in the second-level cache."""
+
+_MOST_KEYS = 128
+"""Keys of a block: with the values they fill a fraction of the second-level cache."""
+
+_MOST_TILE = 14
+_VECTORS = 2
+"""Of queries in a group: as few as leave most registers for sums where each row takes a broadcast."""
+
+_LEAST_UNITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionDecision:
+    """What was decided.
+
+    Attributes:
+        units: Parts of the work, each with scratch memory of its own.
+        rows: Queries of a head that a unit computes at a time.
+        block: Keys that they meet at a time.
+        tile_keys: Keys of a tile of scores.
+        tile_rows: Queries of a tile of results.
+        group: Queries that are in the lanes of a tile's vectors.
+    """
+
+    units: int
+    rows: int
+    block: int
+    tile_keys: int
+    tile_rows: int
+    group: int
+
+
+def choose_attention(
+    heads: int, queries: int, keys: int, sizes: int, machine: Machine
+) -> AttentionDecision:
+    """For so many heads, of all of a batch, with so many queries and keys each; all are at least 1.
+
+    `sizes` is the elements of a key and a value. Where all of a head stay in the second-level cache, a group of queries
+    is done with before the next, so that scratch memory is small.
+    """
+    vectors = _VECTORS if queries > machine.lanes or machine.lanes == 1 else 1
+    group = vectors * machine.lanes
+    most = min((machine.vector_registers - vectors - 1) // vectors, _MOST_TILE, MAX_PIXELS)
+    block = ceil_div(keys, ceil_div(keys, _MOST_KEYS))
+    stays = keys * sizes * machine.element_bytes <= machine.second_cache
+    rows = group if stays else ceil_div(min(queries, _ROWS), group) * group
+    items = heads * ceil_div(queries, rows)
+    return AttentionDecision(
+        ceil_div(items, max(items // _LEAST_UNITS, 1)),
+        rows,
+        block,
+        ceil_div(block, ceil_div(block, max(most, 1))),
+        max(size for size in range(1, max(most, 1) + 1) if group % size == 0),
+        group,
+    )

@@ -1,0 +1,379 @@
+/// Scaled dot-product attention without the matrix of scores: keys are taken a block at a time, and of each row of queries only the
+/// largest score so far, the sum of the weights and the weighted sum of the values are kept, which are corrected where a larger
+/// score comes (Milakov and Gimelshein, "Online normalizer calculation for softmax"; Dao et al., "FlashAttention").
+///
+/// Scores lie with keys as rows and queries as columns. So keys and values are read by rows as they lie, only queries are
+/// transposed, once, and what is done along the keys is done with whole vectors of queries, without sums across their lanes.
+///
+/// A unit computes some *items*, each of them `rows` queries of one head. Each unit has scratch memory of its own.
+#include "dot.h"
+#include "kernels_gen.h"
+#include "libjit.h"
+#include "math.h"
+#include "tile.h"
+#include "transpose.h"
+
+/// At most so many queries of a head are computed one by one: as rows of dot products, for which nothing is arranged.
+#define FEW_QUERIES 4
+
+/// What all items share. Steps count elements; masks that do not advance along a dimension have a step of 0 there.
+typedef struct {
+  dim_t queries, keys, depth, width, padded; ///< `padded`: the width in whole vectors
+  dim_t query_step, key_step, key_depth_step, value_step, result_step;
+  dim_t block, tile_keys, tile_rows, group; ///< `group`: queries of some vectors
+  float scale, softcap;
+  bool replaces, causal;
+  dim_t diagonal;
+} attention_t;
+
+/// One mask of an item: of its first query.
+typedef struct {
+  const float *from; ///< NULL without a mask
+  dim_t key_step, row_step;
+} mask_t;
+
+/// The scratch memory of a unit.
+typedef struct {
+  float *queries, *keys, *values, *scores, *sums, *tops, *totals;
+} room_t;
+
+INLINE vf choose_lanes(vi take, vf a, vf b) { return (vf)((take & (vi)a) | (~take & (vi)b)); }
+
+/// exp(x) for x of at most 0, to 2 ULP; 0 below -87, where results become subnormal.
+INLINE vf weights_of(vf x) {
+  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 127.0f);
+  vf k = shifted - (ROUNDER_F32 + 127.0f);
+  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  vf z = r * r;
+  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
+  vf rest = z * (high * r + 0x1.fffffcp-2f) + r;
+  vf power = (vf)((vi)shifted << 23);
+  vf result = power * rest + power;
+  return (vf)(~(vi)(x < -87.0f) & (vi)result);
+}
+
+/// What scores are taken less: the largest, or 0 where all of them are -infinity, so that none of them becomes NaN.
+INLINE vf shift_of(vf top) { return choose_lanes((vi)(top == -INF_F32), (vf){}, top); }
+
+/// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`: to
+/// `to`, after what is there times a factor of each row, if there are factors.
+INLINE void multiply_rows(float *to, dim_t to_step, const float *left, dim_t left_row, dim_t left_step, const float *right,
+                          dim_t right_step, dim_t depth, const float *factors, dim_t rows, dim_t vectors) {
+  vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
+  UNROLL for (dim_t r = 0; r < rows; r++) {
+    UNROLL for (dim_t v = 0; v < vectors; v++)
+        sums[r][v] = factors ? *(const vf *)(to + r * to_step + v * LANES) * factors[r] : (vf){};
+  }
+  ROLLED for (dim_t k = 0; k < depth; k++) {
+    vf line[MAX_TILE_VECTORS];
+    UNROLL for (dim_t v = 0; v < vectors; v++) line[v] = *(const vf *)(right + v * LANES);
+    UNROLL for (dim_t r = 0; r < rows; r++) {
+      vf x = SPLAT(left[r * left_row], vf);
+      UNROLL for (dim_t v = 0; v < vectors; v++) sums[r][v] = MULTIPLY_ADD(sums[r][v], x, line[v]);
+    }
+    right += right_step;
+    left += left_step;
+  }
+  UNROLL for (dim_t r = 0; r < rows; r++) {
+    UNROLL for (dim_t v = 0; v < vectors; v++) *(vf *)(to + r * to_step + v * LANES) = sums[r][v];
+  }
+}
+
+/// A vector of a mask at one key, for queries from `row` on, of which there are `valid`.
+INLINE vf load_mask(const mask_t *mask, dim_t key, dim_t row, dim_t valid) {
+  const float *from = mask->from + key * mask->key_step;
+  if (mask->row_step == 0) return SPLAT(*from, vf);
+  if (row + LANES <= valid) return *(const vf *)(from + row);
+  vf some = {};
+  for (dim_t i = row; i < valid; i++) some[i - row] = from[i];
+  return some;
+}
+
+/// A score that is finished: scaled, capped, and with what a mask adds, or puts in its place where it is not 0.
+INLINE vf finish_scores(vf x, const attention_t *a, const mask_t masks[2], dim_t key, dim_t row) {
+  x *= a->scale;
+  if (a->softcap != 0) {
+    for (dim_t i = 0; i < LANES; i++) x[i] = a->softcap * math_tanh_f32(x[i] / a->softcap);
+  }
+  UNROLL for (dim_t m = 0; m < 2; m++) {
+    if (!masks[m].from) continue;
+    vf mask = load_mask(&masks[m], key, row, a->queries);
+    x = a->replaces ? choose_lanes((vi)(mask == 0), x, mask) : x + mask;
+  }
+  return x;
+}
+
+/// The same of a single score.
+INLINE float finish_score(float x, const attention_t *a, const mask_t masks[2], dim_t key, dim_t row) {
+  x *= a->scale;
+  if (a->softcap != 0) x = a->softcap * math_tanh_f32(x / a->softcap);
+  UNROLL for (dim_t m = 0; m < 2; m++) {
+    if (!masks[m].from) continue;
+    float mask = masks[m].from[key * masks[m].key_step + row * masks[m].row_step];
+    x = !a->replaces ? x + mask : mask == 0 ? x : mask;
+  }
+  return x;
+}
+
+/// The sum of all lanes, by halves.
+INLINE float sum_of_lanes(vf sums) {
+  float lanes[LANES];
+  *(vf *)lanes = sums;
+  UNROLL for (dim_t width = LANES / 2; width; width /= 2) {
+    UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+/// Turns the scores of one vector of queries and `count` keys from `first` on into weights. The sum and the largest score are
+/// kept up to date, and what is summed so far has to be multiplied by `factors`.
+INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], dim_t first, dim_t count, dim_t row, float *tops,
+                  float *totals, float *factors) {
+  vf before = *(const vf *)tops, top = before;
+  vi rows;
+  for (dim_t i = 0; i < LANES; i++) rows[i] = (int32_t)(row + i + a->diagonal);
+  bool hides = a->causal && first + count - 1 > row + a->diagonal;
+  for (dim_t k = 0; k < count; k++) {
+    vf x = finish_scores(*(const vf *)(scores + k * a->group), a, masks, first + k, row);
+    if (hides) x = choose_lanes((vi)(rows < (int32_t)(first + k)), SPLAT(-INF_F32, vf), x);
+    top = choose_lanes((vi)(x > top), x, top);
+    *(vf *)(scores + k * a->group) = x;
+  }
+  vf shift = shift_of(top), factor = weights_of(before - shift), total = *(const vf *)totals * factor;
+  for (dim_t k = 0; k < count; k++) {
+    vf weight = weights_of(*(const vf *)(scores + k * a->group) - shift);
+    total += weight;
+    *(vf *)(scores + k * a->group) = weight;
+  }
+  *(vf *)tops = top;
+  *(vf *)totals = total;
+  *(vf *)factors = factor;
+}
+
+/// Rows of `size` elements, `step` apart, one after the other, with zeros to `to_size` elements and `to_rows` rows.
+INLINE void copy_rows(float *restrict to, const float *restrict from, dim_t rows, dim_t size, dim_t step, dim_t inner,
+                      dim_t to_rows, dim_t to_size) {
+  for (dim_t r = 0; r < rows; r++) {
+    for (dim_t i = 0; i < size; i++) to[r * to_size + i] = from[r * step + i * inner];
+    for (dim_t i = size; i < to_size; i++) to[r * to_size + i] = 0;
+  }
+  for (dim_t i = rows * to_size; i < to_rows * to_size; i++) to[i] = 0;
+}
+
+/// The scores of a group of queries, of which there are some vectors, and of a block of keys. Keys are copied where a tile would reach
+/// beyond the last of them, or where its rows lie so that they would push each other out of the first-level cache.
+INLINE void score_group(const attention_t *a, const room_t *room, const float *queries, const float *key, dim_t count,
+                        dim_t vectors) {
+  bool copies = a->key_depth_step != 1 || a->key_step * (dim_t)sizeof(float) % 4096 == 0;
+  for (dim_t k = 0; k < count; k += a->tile_keys) {
+    const float *from = key + k * a->key_step;
+    dim_t some = min_dim(a->tile_keys, count - k), step = a->key_step;
+    if (copies || some < a->tile_keys) {
+      copy_rows(room->keys, from, some, a->depth, a->key_step, a->key_depth_step, a->tile_keys, a->depth);
+      from = room->keys;
+      step = a->depth;
+    }
+    multiply_rows(room->scores + k * a->group, a->group, from, step, 1, queries, a->group, a->depth, NULL, a->tile_keys,
+                  vectors);
+  }
+}
+
+/// Adds weighted values to the sums of a group of queries, for `vectors` vectors of the width.
+INLINE void add_values(float *sums, const attention_t *a, const room_t *room, const float *value, dim_t step,
+                       const float *factors, dim_t count, dim_t queries, dim_t vectors) {
+  dim_t row = 0;
+  for (; row + a->tile_rows <= queries; row += a->tile_rows)
+    multiply_rows(sums + row * a->padded, a->padded, room->scores + row, 1, a->group, value, step, count, factors + row,
+                  a->tile_rows, vectors);
+  if (queries % a->tile_rows)
+    multiply_rows(sums + row * a->padded, a->padded, room->scores + row, 1, a->group, value, step, count, factors + row,
+                  queries % a->tile_rows, vectors);
+}
+
+/// A group of queries, `vectors` vectors of them from number `at` of the item on, meets a block of keys and values.
+INLINE void attend_group(const attention_t *a, const room_t *room, const float *key, const float *value, dim_t value_step,
+                         const mask_t masks[2], dim_t first_row, dim_t at, dim_t first, dim_t count, dim_t vectors) {
+  float factors[MAX_TILE_VECTORS * LANES] ALIGNED, *sums = room->sums + at * a->padded;
+  score_group(a, room, room->queries + at * a->depth, key, count, vectors);
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    dim_t row = at + v * LANES;
+    weigh(room->scores + v * LANES, a, masks, first, count, first_row + row, room->tops + row, room->totals + row,
+          factors + v * LANES);
+  }
+  dim_t c = 0;
+  for (; c + 2 * LANES <= a->padded; c += 2 * LANES)
+    add_values(sums + c, a, room, value + c, value_step, factors, count, vectors * LANES, 2);
+  for (; c < a->padded; c += LANES)
+    add_values(sums + c, a, room, value + c, value_step, factors, count, vectors * LANES, 1);
+}
+
+/// `rows` rows of `depth` elements, `step` apart, as columns of rows of `group` elements, with zeros after them.
+INLINE void transpose_rows(float *restrict to, const float *restrict from, dim_t rows, dim_t depth, dim_t step, dim_t group) {
+  dim_t whole_rows = rows / 4 * 4, whole = depth / 4 * 4;
+  if (rows < group) __builtin_memset(to, 0, depth * group * sizeof(float));
+  ROLLED for (dim_t r = 0; r < whole_rows; r += 4) {
+    ROLLED for (dim_t d = 0; d < whole; d += 4)
+      transpose_4x4_x32((uint32_t *)to + d * group + r, (const uint32_t *)from + r * step + d, step, group);
+  }
+  for (dim_t r = 0; r < rows; r++)
+    for (dim_t d = r < whole_rows ? whole : 0; d < depth; d++) to[d * group + r] = from[r * step + d];
+}
+
+/// Queries `first_row` to `last_row` of a head.
+INLINE void attend(float *result, const float *query, const float *key, const float *value, const attention_t *a,
+                   const room_t *room, const mask_t masks[2], dim_t first_row, dim_t last_row) {
+  dim_t rows = last_row - first_row;
+  for (dim_t r = 0; r < rows; r += a->group) {
+    float *to = room->queries + r * a->depth;
+    const float *from = query + (first_row + r) * a->query_step;
+    transpose_rows(to, from, min_dim(a->group, rows - r), a->depth, a->query_step, a->group);
+    for (dim_t i = r; i < r + a->group; i++) room->tops[i] = -INF_F32, room->totals[i] = 0;
+    for (dim_t i = r * a->padded; i < (r + a->group) * a->padded; i++) room->sums[i] = 0;
+  }
+  dim_t keys = a->causal ? max_dim(min_dim(a->keys, last_row + a->diagonal), 0) : a->keys;
+  for (dim_t first = 0; first < keys; first += a->block) {
+    dim_t count = min_dim(a->block, keys - first), step = a->value_step;
+    const float *block = key + first * a->key_step, *values = value + first * a->value_step;
+    if (a->padded != a->width) {
+      copy_rows(room->values, values, count, a->width, step, 1, count, a->padded);
+      values = room->values;
+      step = a->padded;
+    }
+    for (dim_t at = 0; at < rows; at += a->group) {
+      if (a->causal && first > first_row + at + a->group - 1 + a->diagonal) continue;
+      if (rows - at > LANES && a->group > LANES)
+        attend_group(a, room, block, values, step, masks, first_row, at, first, count, a->group / LANES);
+      else attend_group(a, room, block, values, step, masks, first_row, at, first, count, 1);
+    }
+  }
+  for (dim_t r = 0; r < rows; r++) {
+    float total = room->totals[r];
+    for (dim_t i = 0; i < a->width; i++)
+      result[(first_row + r) * a->result_step + i] = room->sums[r * a->padded + i] / total;
+  }
+}
+
+/// The scores of one query and `count` keys, before they are scaled.
+INLINE void score_alone(float *restrict scores, const float *restrict query, const float *restrict key, const attention_t *a,
+                        dim_t count) {
+  if (a->key_depth_step != 1) {
+    for (dim_t k = 0; k < count; k++) scores[k] = 0;
+    for (dim_t d = 0; d < a->depth; d++)
+      for (dim_t k = 0; k < count; k++) scores[k] += query[d] * key[d * a->key_depth_step + k * a->key_step];
+    return;
+  }
+  ROLLED for (dim_t k = 0; k < count; k++) {
+    const float *from = key + k * a->key_step;
+    vf sums = {};
+    dim_t d = 0;
+    for (; d + LANES <= a->depth; d += LANES)
+      sums = MULTIPLY_ADD(sums, *(const vf *)(query + d), *(const vf *)(from + d));
+    float total = sum_of_lanes(sums);
+    for (; d < a->depth; d++) total += query[d] * from[d];
+    scores[k] = total;
+  }
+}
+
+/// sums * factor + the weighted values, of `vectors` vectors of the width.
+INLINE void add_values_alone(float *sums, const float *scores, const float *value, const attention_t *a, dim_t count,
+                             float factor, dim_t vectors) {
+  vf total[MAX_TILE_VECTORS];
+  UNROLL for (dim_t v = 0; v < vectors; v++) total[v] = *(const vf *)(sums + v * LANES) * factor;
+  ROLLED for (dim_t k = 0; k < count; k++) {
+    vf weight = SPLAT(scores[k], vf);
+    UNROLL for (dim_t v = 0; v < vectors; v++)
+        total[v] = MULTIPLY_ADD(total[v], weight, *(const vf *)(value + k * a->value_step + v * LANES));
+  }
+  UNROLL for (dim_t v = 0; v < vectors; v++) *(vf *)(sums + v * LANES) = total[v];
+}
+
+/// One query, for which rows of keys and values are read where they lie.
+INLINE void attend_alone(float *restrict result, const float *query, const float *key, const float *value,
+                         const attention_t *a, const room_t *room, const mask_t masks[2], dim_t row) {
+  float *restrict scores = room->scores, *restrict sums = room->sums, top = -INF_F32, total = 0;
+  for (dim_t i = 0; i < a->width; i++) sums[i] = 0;
+  dim_t keys = a->causal ? max_dim(min_dim(a->keys, row + 1 + a->diagonal), 0) : a->keys;
+  for (dim_t first = 0; first < keys; first += a->block) {
+    dim_t count = min_dim(a->block, keys - first);
+    float before = top;
+    score_alone(scores, query, key + first * a->key_step, a, count);
+    for (dim_t k = 0; k < count; k++) {
+      float x = finish_score(scores[k], a, masks, first + k, row);
+      scores[k] = x;
+      top = x > top ? x : top;
+    }
+    for (dim_t k = count; k % LANES; k++) scores[k] = -INF_F32;
+    vf shift = shift_of(SPLAT(top, vf)), totals = {};
+    float factor = weights_of(SPLAT(before, vf) - shift)[0];
+    for (dim_t k = 0; k < count; k += LANES) {
+      vf weights = weights_of(*(const vf *)(scores + k) - shift);
+      totals += weights;
+      *(vf *)(scores + k) = weights;
+    }
+    total = total * factor + sum_of_lanes(totals);
+    const float *values = value + first * a->value_step;
+    dim_t c = 0;
+    for (; c + 4 * LANES <= a->width; c += 4 * LANES) add_values_alone(sums + c, scores, values + c, a, count, factor, 4);
+    for (; c + LANES <= a->width; c += LANES) add_values_alone(sums + c, scores, values + c, a, count, factor, 1);
+    for (; c < a->width; c++) {
+      sums[c] *= factor;
+      for (dim_t k = 0; k < count; k++) sums[c] += scores[k] * values[k * a->value_step + c];
+    }
+  }
+  for (dim_t i = 0; i < a->width; i++) result[i] = sums[i] / total;
+}
+
+/// A mask [batch, heads, keys, queries], each of them or 1, for one head; none if it has another rank.
+INLINE mask_t mask_of(const float *mask, const ints_t *shape, const ints_t *strides, dim_t batch, dim_t head) {
+  if (shape->size != 4) return (mask_t){NULL, 0, 0};
+  dim_t step[4];
+  UNROLL for (dim_t i = 0; i < 4; i++) step[i] = shape->at[i] == 1 ? 0 : strides->at[i];
+  return (mask_t){mask + batch * step[0] + head * step[1], step[2], step[3]};
+}
+
+/// Queries and result are [B, H, M, K] and [B, H, M, V], keys [B, H', K, N] and values [B, H', N, V], of which each head
+/// serves H / H' neighbours.
+KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const float *key, const float *value,
+                                     const float *bias, const float *mask, float *work, const ints_t *result_shape,
+                                     const ints_t *query_shape, const ints_t *key_shape, const ints_t *value_shape,
+                                     const ints_t *bias_shape, const ints_t *mask_shape, const ints_t *work_shape,
+                                     const ints_t *result_strides, const ints_t *query_strides,
+                                     const ints_t *key_strides, const ints_t *value_strides, const ints_t *bias_strides,
+                                     const ints_t *mask_strides, float scale, float softcap, bool replaces, bool causal,
+                                     dim_t diagonal, dim_t units, dim_t rows, dim_t block, dim_t tile_keys, dim_t tile_rows,
+                                     dim_t group, dim_t first_unit, dim_t last_unit) {
+  dim_t heads = query_shape->at[1], shared = key_shape->at[1], queries = query_shape->at[2];
+  dim_t depth = query_shape->at[3], width = value_shape->at[3], padded = (width + LANES - 1) / LANES * LANES;
+  attention_t a = {queries, key_shape->at[3], depth, width, padded, query_strides->at[2], key_strides->at[3],
+                   key_strides->at[2], value_strides->at[2], result_strides->at[2], block, tile_keys, tile_rows,
+                   group, scale, softcap, replaces, causal, diagonal};
+  dim_t score_rows = (block + tile_keys - 1) / tile_keys * tile_keys;
+  bool few = queries <= FEW_QUERIES;
+  dim_t blocks = few ? 1 : (queries + rows - 1) / rows, served = heads / shared;
+  dim_t items = query_shape->at[0] * (few ? shared : heads) * blocks;
+  for (dim_t unit = first_unit; unit < last_unit; unit++) {
+    room_t room = {.queries = work + unit * work_shape->at[1]};
+    room.keys = room.queries + rows * depth;
+    room.values = room.keys + tile_keys * depth;
+    room.scores = room.values + (padded == width ? 0 : block * padded);
+    room.sums = room.scores + score_rows * a.group;
+    room.tops = room.sums + rows * padded;
+    room.totals = room.tops + rows;
+    for (dim_t item = items * unit / units; item < items * (unit + 1) / units; item++) {
+      dim_t of_heads = item / blocks, row = item % blocks * rows;
+      dim_t batch = of_heads / (few ? shared : heads), first = of_heads % (few ? shared : heads);
+      for (dim_t head = few ? first * served : first; head < (few ? first * served + served : first + 1); head++) {
+        const float *q = query + batch * query_strides->at[0] + head * query_strides->at[1];
+        const float *k = key + batch * key_strides->at[0] + head / served * key_strides->at[1];
+        const float *v = value + batch * value_strides->at[0] + head / served * value_strides->at[1];
+        float *to = result + batch * result_strides->at[0] + head * result_strides->at[1];
+        mask_t masks[2] = {mask_of(bias, bias_shape, bias_strides, batch, head),
+                           mask_of(mask, mask_shape, mask_strides, batch, head)};
+        if (!few) attend(to, q, k, v, &a, &room, masks, row, min_dim(row + rows, queries));
+        else
+          for (dim_t i = 0; i < queries; i++)
+            attend_alone(to + i * a.result_step, q + i * a.query_step, k, v, &a, &room, masks, i);
+      }
+    }
+  }
+}

@@ -1,0 +1,149 @@
+"""What the kernel of attention is called with: a few queries and many, with masks of every shape, against f64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from tests.libjit.kernel_cases import Attr, Case, Maker, Shape, specials
+
+_PLAIN: dict[str, Attr] = {
+    "scale": 0.25,
+    "softcap": 0.0,
+    "replaces": False,
+    "causal": False,
+    "diagonal": 0,
+}
+
+
+def reference(
+    operands: dict[str, Array],
+    *,
+    scale: float,
+    softcap: float,
+    replaces: bool,
+    causal: bool,
+    diagonal: int,
+    **_: Attr,
+) -> Array:
+    """Attention in f64, with all scores in memory."""
+    query, key, value = (operands[name].astype(np.float64) for name in ("query", "key", "value"))
+    served = query.shape[1] // key.shape[1]
+    scores = query @ np.repeat(key, served, 1) * scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    for name in ("bias", "mask"):
+        one = operands[name].astype(np.float64)
+        if one.ndim == 4:
+            one = np.swapaxes(one, 2, 3)
+            scores = np.where(one != 0, one, scores) if replaces else scores + one
+    if causal:
+        rows, columns = np.indices(scores.shape[2:])
+        scores = np.where(columns > rows + diagonal, -np.inf, scores)
+    powers = np.exp(scores - scores.max(3, keepdims=True))
+    weights = powers / powers.sum(3, keepdims=True)
+    return np.asarray(weights @ np.repeat(value, served, 1))
+
+
+def _case(
+    shape: tuple[int, ...],
+    lanes: int,
+    decision: tuple[int, ...],
+    bias: Shape = (0,),
+    mask: Shape = (0,),
+    **attrs: Any,
+) -> Case:
+    """Of batch, heads, heads that are shared, queries, keys, depth and width.
+
+    The decision is units, groups of a unit, keys of a block, of a tile, queries of a tile, and vectors of a group.
+    """
+    batch, heads, shared, queries, keys, depth, width = shape
+    random = np.random.default_rng(list(shape))
+
+    def some(*shape: int) -> Array:
+        return np.asarray(random.standard_normal(shape), np.float32)
+
+    units, groups, block, tile_keys, tile_rows, vectors = decision
+    group = vectors * lanes
+    rows, padded = groups * group, -(-width // group) * group
+    size = (
+        (rows + tile_keys) * depth
+        + rows * (padded + 2)
+        + (block if padded != width else 0) * padded
+    )
+    size += -(-block // tile_keys) * tile_keys * group
+    operands = {
+        "query": some(batch, heads, queries, depth),
+        "key": some(batch, shared, depth, keys),
+        "value": some(batch, shared, keys, width),
+        "bias": some(*bias),
+        "mask": np.where(random.random(mask) < 0.5, np.float32(-20), np.float32(0)),
+        "work": np.zeros((units, size), np.float32),
+    }
+    if attrs.pop("endless", False):
+        operands["mask"] = np.where(operands["mask"] == 0, np.float32(0), np.float32(-np.inf))
+        operands["query"][0, 0, 0] = specials("f32", (depth,))
+    free = ("units", "rows", "block", "tile_keys", "tile_rows", "group")
+    chosen = dict(
+        zip(free, (units, rows, block, tile_keys, min(tile_rows, group), group), strict=True)
+    )
+    whole = {**_PLAIN, **attrs, **chosen}
+    result = reference(operands, **whole)
+    return Case(operands, {"result": result.astype(np.float32)}, whole, rtol=2e-5, atol=2e-6)
+
+
+def _cpu_attention(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    del suffixes
+    several, one = 2 * lanes + 3, lanes
+    yield _case((1, 1, 1, 5, 1, 1, 1), lanes, (1, 1, 1, 1, 1, 1))
+    yield _case((2, 2, 2, several, 19, 5, lanes), lanes, (3, 1, 7, 3, 4, 2))
+    yield _case(
+        (1, 3, 3, one + 4, 33, 8, 2 * lanes + 1), lanes, (2, 2, 16, 6, 3, 2), (1, 3, 33, one + 4)
+    )
+    yield _case(
+        (2, 4, 2, 5 * lanes, 24, 4, 3 * lanes),
+        lanes,
+        (5, 2, 24, 13, 8, 2),
+        (1, 1, 24, 1),
+        (2, 1, 1, 5 * lanes),
+    )
+    yield _case(
+        (1, 2, 1, several, 17, 3, 7),
+        lanes,
+        (2, 1, 8, 4, 2, 1),
+        (0,),
+        (1, 2, 17, several),
+        replaces=True,
+    )
+    yield _case((1, 1, 1, 40, 40, 6, 5), lanes, (2, 1, 9, 4, 4, 2), causal=True, diagonal=0)
+    yield _case(
+        (1, 1, 1, 21, 30, 6, 5), lanes, (2, 1, 9, 4, 4, 1), causal=True, diagonal=9, softcap=0.5
+    )
+    yield _case(
+        (2, 1, 1, 9, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
+    )
+    # Few queries of each head.
+    yield _case(
+        (2, 6, 2, 1, 70, 2 * lanes + 3, 5 * lanes + 2), lanes, (3, 1, 32, 8, 4, 1), (2, 1, 70, 1)
+    )
+    yield _case(
+        (1, 2, 2, 3, 12, 8, 8), lanes, (2, 1, 5, 4, 4, 1), (1, 2, 12, 3), causal=True, diagonal=9
+    )
+    yield _case(
+        (1, 2, 1, 2, 13, 4, 3),
+        lanes,
+        (1, 1, 4, 2, 2, 1),
+        (0,),
+        (1, 1, 13, 2),
+        replaces=True,
+        softcap=2.0,
+    )
+    yield _case(
+        (2, 1, 1, 2, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
+    )
+
+
+MAKERS: dict[str, Maker] = {"cpu_attention": _cpu_attention}

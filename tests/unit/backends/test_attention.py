@@ -1,0 +1,206 @@
+"""Attention of the CPU backend: which patterns become one instruction, and that it computes what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import CpuBackend, CpuOptions
+from glowpy.backend import Operation
+from glowpy.backends.cpu.insts_gen import CpuAttentionInst
+from glowpy.backends.cpu.roofline import efforts
+from glowpy.backends.cpu.strategy.attention import choose_attention
+from glowpy.backends.cpu.variant import VARIANTS, variant_named
+from glowpy.backends.cpu.verify import misfit
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type, parse_type
+from glowpy.engine import compilation
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue
+from glowpy.support.symbolic import Dim, static, symbol
+
+Step = Callable[[Function, Any], Any]
+
+
+def floats(*shape: int) -> Array:
+    return np.asarray(np.random.default_rng(list(shape)).standard_normal(shape), np.float32)
+
+
+def scaled(f: Function, x: Any, number: float = 0.25) -> Node:
+    return f.create_mul("scaled", x, f.module.create_constant("c", np.full(1, number, np.float32)))
+
+
+def added(f: Function, x: Any, shape: Shape = (1, 1, 1, 9), number: float = -np.inf) -> Node:
+    mask = np.where(floats(*shape) > 0.8, np.float32(number), floats(*shape))  # type: ignore[arg-type]
+    return f.create_add("added", x, f.module.create_constant("m", mask))
+
+
+def chosen(f: Function, x: Any, shape: Shape = (1, 1, 20, 9), *, keeps: bool = False) -> Node:
+    condition = f.module.create_constant("b", floats(*shape) > 0)  # type: ignore[arg-type]
+    splat = f.create_splat(
+        "lowest", f.module.create_constant("l", np.zeros(1, np.float32)).type, -1e4
+    )
+    fill = f.create_broadcast("fill", x.result.type, splat) if len(shape) < 4 else splat
+    operands = (x, fill) if keeps else (fill, x)
+    return f.create_select("chosen", condition, *operands)
+
+
+def network(
+    *steps: Step, q: str | Type = "f32[2x6x20x8]", shared: int = 6, keys: Dim = 9, width: int = 5
+) -> Module:
+    """Attention as exporters write it, with `steps` before softmax; heads are repeated where they are shared."""
+    module = Module()
+    f = module.create_function("main")
+    query = module.create_placeholder("q", parse_type(q) if isinstance(q, str) else q)
+    batch, heads, _, depth = query.type.shape
+    kv = [
+        module.create_placeholder(name, Type(ElemKind.F32, (batch, keys, shared, size)))
+        for name, size in (("k", depth), ("v", width))
+    ]
+    k, v = (f.create_transpose(one.name, one, (0, 2, 1, 3)).result for one in kv)
+    if shared != heads:
+        k, v = (_repeated(f, one, heads) for one in (k, v))
+    scores: Any = f.create_mat_mul("s", query, f.create_transpose("kt", k, (0, 1, 3, 2)))
+    for step in steps:
+        scores = step(f, scores)
+    weights = f.create_softmax("p", scores, scores.result.type.rank - 1)
+    result = f.create_mat_mul("o", weights, v)
+    turned = f.create_transpose("turned", result, (0, 2, 1, 3))
+    f.create_save("save", turned, module.create_placeholder("y", turned.result.type))
+    return module
+
+
+def _repeated(f: Function, x: NodeValue, heads: Any) -> NodeValue:
+    batch, shared, rows, columns = x.type.shape
+    whole = f.create_reshape("five", x.type.with_shape((batch, shared, 1, rows, columns)), x)
+    many = x.type.with_shape((batch, shared, heads // shared, rows, columns))
+    repeated = f.create_broadcast("many", many, whole)
+    return f.create_reshape(
+        "heads", x.type.with_shape((batch, heads, rows, columns)), repeated
+    ).result
+
+
+def check(module: Module, **extents: int) -> None:
+    """Both backends, this processor and others of its family, agree, with the same bits on any number of threads."""
+    program = compilation(module, "cpu").program
+    assert any(isinstance(inst, CpuAttentionInst) for inst in program.ir.instructions)
+    types = {p.name: p.type for p in module.placeholders if p.name != "y"}
+    shapes = {
+        name: [extents.get(str(size), size) for size in type.shape] for name, type in types.items()
+    }
+    inputs = {name: floats(*static(shape)) for name, shape in shapes.items()}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    backends = [CpuBackend(CpuOptions(threads=threads)) for threads in (1, 2, 3, 7)]
+    results = [glowpy.compile(module, backend)(inputs)["y"] for backend in backends]
+    np.testing.assert_allclose(results[0], expected, rtol=1e-5, atol=2e-6)
+    for result in results[1:]:
+        assert result.tobytes() == results[0].tobytes()
+    by_rules = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())(inputs)["y"]
+    np.testing.assert_allclose(results[0], by_rules, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (),
+        (scaled, added),
+        (added, lambda f, x: added(f, x, (2, 6, 20, 9))),
+        (scaled, lambda f, x: added(f, x, (20, 9), -1e9)),
+        (lambda f, x: added(f, x, (20, 1)),),
+        (scaled, chosen),
+        (lambda f, x: chosen(f, x, (2, 1, 1, 9), keeps=True),),
+    ],
+)
+def test_scales_and_masks(steps: tuple[Step, ...]) -> None:
+    check(network(*steps))
+
+
+@pytest.mark.parametrize(
+    ("q", "shared", "keys", "width"),
+    [
+        ("f32[1x1x1x1]", 1, 1, 1),
+        ("f32[1x8x1x64]", 2, 300, 64),
+        ("f32[2x4x3x16]", 4, 33, 16),
+        ("f32[1x2x77x24]", 2, 77, 40),
+        ("f32[1x2x300x16]", 1, 150, 32),
+    ],
+)
+def test_shapes(q: str, shared: int, keys: int, width: int) -> None:
+    check(network(scaled, q=q, shared=shared, keys=keys, width=width))
+
+
+def test_a_row_that_sees_no_key_is_nan() -> None:
+    module = network(
+        lambda f, x: f.create_add(
+            "a", x, f.module.create_constant("m", np.full((20, 9), -np.inf, np.float32))
+        )
+    )
+    inputs = {p.name: floats(*p.type.extents) for p in module.placeholders if p.name != "y"}
+    assert np.isnan(glowpy.compile(module, "cpu")(inputs)["y"]).all()
+
+
+def test_open_extents() -> None:
+    queries, keys = symbol("n", 1, 512), symbol("m", 1, 512)
+    q = Type(ElemKind.F32, (1, 2, queries, 8))
+    module = network(scaled, q=q, shared=1, keys=keys)
+    check(module, n=50, m=21)
+    check(module, n=1, m=200)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (added, scaled),
+        (chosen, added),
+        (added, added, added),
+        (lambda f, x: f.create_exp("e", x),),
+    ],
+)
+def test_what_is_left_alone(steps: tuple[Step, ...]) -> None:
+    program = compilation(network(*steps), "cpu").program
+    assert not any(isinstance(inst, CpuAttentionInst) for inst in program.ir.instructions)
+
+
+def test_scores_are_never_all_in_memory() -> None:
+    plan = compilation(
+        network(scaled, q="f32[1x2x2000x16]", shared=2, keys=2000, width=16), "cpu"
+    ).program.plan
+    assert plan.activations.size < 4 * 2 * 2000 * 2000 / 10
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_tiles_fit_into_registers(variant: Any) -> None:
+    machine = variant.machine_for(ElemKind.F32)
+    for heads, queries, keys in (
+        (1, 1, 1),
+        (12, 128, 128),
+        (8, 1, 4096),
+        (6, 1500, 1500),
+        (64, 49, 49),
+    ):
+        chosen = choose_attention(heads, queries, keys, 128, machine)
+        vectors = chosen.group // machine.lanes
+        assert chosen.rows % chosen.group == 0 == chosen.group % chosen.tile_rows
+        assert 1 <= chosen.units <= 15
+        most = max(machine.vector_registers, 2 * vectors + 2)
+        assert max(chosen.tile_keys, chosen.tile_rows) * vectors + vectors < most
+
+
+def test_groups_of_another_processor_are_refused() -> None:
+    program = compilation(network(scaled), CpuBackend(CpuOptions(cpu="x86-64-v3"))).program
+    (inst,) = (inst for inst in program.ir.instructions if isinstance(inst, CpuAttentionInst))
+    operation = Operation.of_inst(inst)
+    assert misfit(operation, variant_named("x86_64_v3")) == ""
+    narrow = replace(operation, attrs={**operation.attrs, "group": 12})
+    assert "expected a multiple of 8 queries" in misfit(narrow, variant_named("x86_64_v3"))
+
+
+def test_both_products_count_as_work() -> None:
+    program = compilation(network(scaled), "cpu").program
+    assert sum(effort.macs for effort in efforts(program, {})) == 2 * 6 * 20 * 9 * (8 + 5)
