@@ -8,7 +8,8 @@
 ///
 /// A *slab* is some patches that follow each other. All its points, and those of one block of output channels, are to stay
 /// in the second-level cache. A unit is a *band*, some slabs, and some blocks of output channels: where a band has several
-/// slabs, all of them. Each unit has scratch memory of its own.
+/// slabs, all of them. Each unit has scratch memory of its own, of which those
+/// that are computed in one call share that of the first: it is in the cache.
 #include "kernels_gen.h"
 #include "libjit.h"
 #include "product.h"
@@ -152,21 +153,22 @@ KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const flo
   }
 }
 
-/// A convolution with neither strides nor dilation nor groups. The filter is [blocks][patch_h * patch_w][C][NR].
+/// A convolution with neither strides nor dilation. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a
+/// group together. Each group is as an image of its own, whose channels lie among those of others.
 KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work,
                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape,
                                     const ints_t *bias_shape, const ints_t *work_shape, const ints_t *result_strides,
-                                    const ints_t *input_strides, const ints_t *kernels, const ints_t *pads,
+                                    const ints_t *input_strides, const ints_t *kernels, const ints_t *pads, dim_t group,
                                     const ints_t *patch, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t bands,
                                     dim_t blocks, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
                                     epilogue_t epilogue, const void *env) {
   const winograd_tiles_t *functions = (const winograd_tiles_t *)tiles;
   dim_t step_h = patch->at[0] - kernels->at[0] + 1, step_w = patch->at[1] - kernels->at[1] + 1;
-  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3];
-  dim_t depth = input_shape->at[3], points = patch->at[0] * patch->at[1], block = tile_vectors * LANES;
+  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3] / group;
+  dim_t depth = input_shape->at[3] / group, points = patch->at[0] * patch->at[1], block = tile_vectors * LANES;
   dim_t patch_cols = ceil_div(width, step_w), patches = ceil_div(height, step_h) * patch_cols;
-  dim_t unit_size = count_between(work_shape, 1, work_shape->size), all_blocks = filter_shape->at[0];
-  dim_t of_image = ceil_div(patches, tile_pixels), all_tiles = result_shape->at[0] * of_image;
+  dim_t unit_size = count_between(work_shape, 1, work_shape->size), all_blocks = filter_shape->at[0] / group;
+  dim_t of_image = ceil_div(patches, tile_pixels), all_tiles = result_shape->at[0] * group * of_image;
   dim_t most = slab < patches ? slab / tile_pixels : of_image, parts = ceil_div(all_blocks, blocks);
   winograd_t w = {.height = input_shape->at[1],
                   .width = input_shape->at[2],
@@ -181,26 +183,27 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
                   .sum_step = slab * block + LANES};
   reach_t reach = {.tap_rows = 1, .taps = 1, .run = depth, .pixel_step = depth, .block_step = 0, .ahead = filter};
   float start[MAX_TILE_VECTORS * LANES] ALIGNED;
-  const float *spread = work;
+  float *spread = work + first_unit * unit_size, *sums = spread + points * w.spread_step;
+  float *lines = sums + points * w.sum_step;
   dim_t spread_band = -1;
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     dim_t band = unit / parts, first_block = unit % parts * blocks;
-    float *own = work + unit * unit_size, *sums = own + points * w.spread_step, *lines = sums + points * w.sum_step;
     dim_t begin = all_tiles * band / bands, end = all_tiles * (band + 1) / bands;
     for (dim_t next = begin, slab_tiles; next < end; next += slab_tiles) {
-      dim_t image = next / of_image, tile_of_image = next % of_image, first = tile_of_image * tile_pixels;
-      slab_tiles = min_dim(most, min_dim(of_image - tile_of_image, end - next));
+      dim_t image = next / of_image / group, member = next / of_image % group, tile_of_image = next % of_image;
+      dim_t first = tile_of_image * tile_pixels, rest = min_dim(of_image - tile_of_image, end - next);
+      slab_tiles = ceil_div(rest, ceil_div(rest, most));
       dim_t count = min_dim(slab_tiles * tile_pixels, patches - first);
       if (slab_tiles < end - begin || band != spread_band) {
-        functions->spread(own, input + image * input_strides->at[0], &w, first, count);
-        spread = own;
+        functions->spread(spread, input + image * input_strides->at[0] + member * depth, &w, first, count);
         spread_band = band;
       }
       for (dim_t b = first_block; b < min_dim(first_block + blocks, all_blocks); b++) {
-        dim_t channel = b * block, valid = min_dim(block, channels - channel), vectors = ceil_div(valid, LANES);
+        dim_t valid = min_dim(block, channels - b * block), vectors = ceil_div(valid, LANES);
+        dim_t channel = member * channels + b * block;
         for (dim_t i = 0; i < block; i++) start[i] = i < valid ? bias[channel + i] : 0;
         for (dim_t point = 0; point < points; point++) {
-          const float *weights = filter + (b * points + point) * depth * block;
+          const float *weights = filter + ((member * all_blocks + b) * points + point) * depth * block;
           for (dim_t p = 0; p < count; p += tile_pixels) {
             dim_t pixels = min_dim(tile_pixels, count - p);
             tile_t tile = tiles->regular[pixels < tile_pixels][vectors < tile_vectors];

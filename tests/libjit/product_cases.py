@@ -473,6 +473,11 @@ def _cpu_winograd(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
             (height, width), depths[number % 3], channels, kernels, pads=pads, batch=1 + number % 2
         )
         yield _winograd_case(conv, conv.arrays(suffix), patch, walk, lanes)
+    grouped = Conv(
+        (7, 10), 3 * (lanes + 1), 3 * (2 * lanes + 1), (3, 3), pads=(1, 1, 1, 1), group=3, batch=2
+    )
+    for walk in walks:
+        yield _winograd_case(grouped, grouped.arrays(suffix), (6, 6), walk, lanes)
     edgy = Conv((9, 11), lanes, 3, (3, 3), pads=(1, 1, 1, 1))
     yield _winograd_case(edgy, edgy.arrays(suffix), (6, 6), (3, 1, 3, 1, 1), lanes)
 
@@ -492,13 +497,19 @@ def _winograd_case(
     patches = math.ceil(height / steps[0]) * math.ceil(width / steps[1])
     slab = min(slab, patches)
     block = vectors * lanes
-    packed = np.stack(list(pack_winograd_filter(weights, patch, block)))
-    points, parts = patch[0] * patch[1], math.ceil(math.ceil(channels / block) / blocks)
+    packed = np.stack(list(pack_winograd_filter(weights, patch, block, conv.group)))
+    points, parts = (
+        patch[0] * patch[1],
+        math.ceil(math.ceil(channels // conv.group / block) / blocks),
+    )
     units = bands * parts
-    room = points * (slab * conv.channels + slab * block + 2 * lanes) + 4 * math.prod(steps) * block
+    room = (
+        points * (slab * (conv.channels // conv.group) + slab * block + 2 * lanes)
+        + 4 * math.prod(steps) * block
+    )
     attrs: dict[str, Attr] = {
-        "kernels": conv.kernels, "pads": conv.pads, "patch": patch, "tile_pixels": min(pixels, slab),
-        "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
+        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch,
+        "tile_pixels": min(pixels, slab), "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
     }  # fmt: skip
     operands = {
         "input": x,

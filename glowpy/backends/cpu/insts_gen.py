@@ -572,7 +572,7 @@ class CpuStrassenSumsInst(Instruction):
 
 @final
 class CpuWinogradInst(Instruction):
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -591,6 +591,7 @@ class CpuWinogradInst(Instruction):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("pads", "dims"),
+            AttrSpec("group", "int"),
             AttrSpec("patch", "ints"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
@@ -608,6 +609,7 @@ class CpuWinogradInst(Instruction):
     work = OperandField(4)
     kernels = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[Dim, ...]]()
+    group = AttrField[int]()
     patch = AttrField[tuple[int, ...]]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()

@@ -88,13 +88,14 @@ def _cpu_winograd(
     *,
     kernels: Sequence[int],
     pads: Sequence[int],
+    group: int,
     patch: Sequence[int],
     **decision: int,
 ) -> None:
     """The plain convolution: points are how the kernel goes about it."""
     del work, decision
-    plain = unpack_winograd_filter(filter.array, result.type.extents[-1], patch, kernels)
-    plane = {"strides": (1, 1), "dilation": (1, 1), "group": 1}
+    plain = unpack_winograd_filter(filter.array, result.type.extents[-1], patch, kernels, group)
+    plane = {"strides": (1, 1), "dilation": (1, 1), "group": group}
     _convolve(result, input, plain, bias, 0, {"kernels": kernels, "pads": pads, **plane})
 
 

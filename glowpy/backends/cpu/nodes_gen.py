@@ -521,7 +521,7 @@ class CpuStrassenSumsNode(Node):
 
 @final
 class CpuWinogradNode(Node):
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -534,6 +534,7 @@ class CpuWinogradNode(Node):
         (
             AttrSpec("kernels", "ints"),
             AttrSpec("pads", "dims"),
+            AttrSpec("group", "int"),
             AttrSpec("patch", "ints"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
@@ -551,6 +552,7 @@ class CpuWinogradNode(Node):
     bias = InputField(2)
     kernels = AttrField[tuple[int, ...]]()
     pads = AttrField[tuple[Dim, ...]]()
+    group = AttrField[int]()
     patch = AttrField[tuple[int, ...]]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
@@ -1054,6 +1056,7 @@ def create_cpu_winograd(
     *,
     kernels: tuple[int, ...],
     pads: tuple[Dim, ...],
+    group: int,
     patch: tuple[int, ...],
     tile_pixels: int,
     tile_vectors: int,
@@ -1062,10 +1065,11 @@ def create_cpu_winograd(
     blocks: int,
     loc: Loc | None = None,
 ) -> CpuWinogradNode:
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I, NR]; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each."""
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "pads": tuple(pads),
+        "group": group,
         "patch": tuple(patch),
         "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,

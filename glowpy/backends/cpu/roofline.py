@@ -63,7 +63,8 @@ def _winograd(inst: CpuWinogradInst) -> int:
     """Its own multiplications: one at each point of a patch, for each pair of channels."""
     images, *pixels, channels = inst.result.type.extents
     patches = count_patches(pixels, inst.patch, inst.kernels)
-    return images * patches * prod(inst.patch) * inst.input.type.extents[-1] * channels
+    depth = inst.input.type.extents[-1] // inst.group
+    return images * patches * prod(inst.patch) * depth * channels
 
 
 @_macs(CpuStrassenInst)

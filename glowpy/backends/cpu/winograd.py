@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -98,28 +99,37 @@ def matrices(patch: int, kernel: int) -> Matrices:
     return Matrices(np.linalg.inv(whole), filter, collect)
 
 
-def pack_winograd_filter(filter: Array, patch: Sequence[int], block: int) -> Iterator[Array]:
-    """A filter O x KH x KW x I at all points, in parts: [ceil(O / block)][points][I][block], zeros at the end."""
+def pack_winograd_filter(
+    filter: Array, patch: Sequence[int], block: int, group: int = 1
+) -> Iterator[Array]:
+    """A filter O x KH x KW x I at all points, in parts: [points][I][block], of each group ceil(O / group / block).
+
+    The last one of a group has zeros at the end.
+    """
     outputs, high, wide, depth = filter.shape
     rows, columns = matrices(patch[0], high).filter, matrices(patch[1], wide).filter
     points = np.kron(rows, columns)
-    for first in range(0, outputs, block):
-        part = filter[first : first + block].reshape(-1, high * wide, depth).astype(np.float64)
+    of_group = outputs // group
+    for member, first in product(range(group), range(0, of_group, block)):
+        rows_of_part = slice(
+            member * of_group + first, member * of_group + min(first + block, of_group)
+        )
+        part = filter[rows_of_part].reshape(-1, high * wide, depth).astype(np.float64)
         at_points = np.einsum("pk,okc->pco", points, part, optimize=True)
         rest = block - len(part)
         yield np.pad(at_points, ((0, 0), (0, 0), (0, rest))).astype(filter.dtype)
 
 
 def unpack_winograd_filter(
-    packed: Array, outputs: int, patch: Sequence[int], kernels: Sequence[int]
+    packed: Array, outputs: int, patch: Sequence[int], kernels: Sequence[int], group: int = 1
 ) -> Array:
     """The filter O x KH x KW x I that was packed, but for what rounding took."""
     blocks, _, depth, block = packed.shape
     rows, columns = (matrices(*axis).filter for axis in zip(patch, kernels, strict=True))
     inverse = np.linalg.pinv(np.kron(rows, columns))
     taps = np.einsum("kp,bpcn->bnkc", inverse, packed.astype(np.float64), optimize=True)
-    whole = taps.reshape(blocks * block, *kernels, depth)[:outputs]
-    return np.asarray(whole, packed.dtype)
+    groups = taps.reshape(group, blocks // group * block, *kernels, depth)[:, : outputs // group]
+    return np.asarray(groups.reshape(outputs, *kernels, depth), packed.dtype)
 
 
 def relative_error(filter: Array, patch: Sequence[int]) -> float:
@@ -156,7 +166,7 @@ def _work(n: CpuWinogradNode) -> tuple[Type, ...]:
     pixels = _COLLECTED * prod(patch_steps(n.patch, n.kernels)) * block
     return (
         n.type.with_shape(
-            (n.bands * ceil_div(all_blocks, n.blocks), points * (spread + sums) + pixels)
+            (n.bands * ceil_div(all_blocks // n.group, n.blocks), points * (spread + sums) + pixels)
         ),
     )
 
@@ -170,10 +180,15 @@ def _verify(n: _Winograd) -> Iterator[str]:
     yield from tile_problems(n.tile_pixels, n.tile_vectors)
     if n.tile_pixels > n.slab:
         yield f"expected tile_pixels of at most a slab, {n.slab}, got {n.tile_pixels}"
-    for name, number in (("slab", n.slab), ("bands", n.bands), ("blocks", n.blocks)):
+    for name, number in (
+        ("group", n.group),
+        ("slab", n.slab),
+        ("bands", n.bands),
+        ("blocks", n.blocks),
+    ):
         if number < 1:
             yield f"expected {name} of at least 1, got {number}"
-    if min(n.slab, n.bands, n.blocks, n.tile_pixels, n.tile_vectors) >= 1:
+    if min(n.group, n.slab, n.bands, n.blocks, n.tile_pixels, n.tile_vectors) >= 1:
         yield from _patch(n)
 
 
@@ -186,7 +201,7 @@ def _patch(n: _Winograd) -> Iterator[str]:
         if not (size == kernel == 1 or (size in PATCHES and 1 <= kernel < size)):
             yield f"expected a patch of 1 for a kernel of 1, or one of {PATCHES} above it, got {size} for {kernel}"
             return
-    images, height, width, depth = n.input.type.shape
+    images, height, width, _ = n.input.type.shape
     top, left, bottom, right = n.pads
     shape = (
         images,
@@ -199,10 +214,20 @@ def _patch(n: _Winograd) -> Iterator[str]:
     patches = count_patches(shape[1:], n.patch, n.kernels)
     if isinstance(patches, int) and n.slab < patches and n.slab % n.tile_pixels:
         yield f"expected a slab that is a multiple of {n.tile_pixels} (tile_pixels), got {n.slab}"
-    channels = n.result.type.shape[3]
+    yield from _groups(n)
+
+
+def _groups(n: _Winograd) -> Iterator[str]:
+    """What the channels of a group have to do with the packed filter."""
+    channels, inputs = n.result.type.shape[3], n.input.type.shape[3]
+    if any(isinstance(count, int) and count % n.group for count in (channels, inputs)):
+        yield f"expected channels that are a multiple of group, {n.group}, got {inputs} and {channels}"
+        return
+    depth = inputs // n.group
     length = n.filter.type.shape[-1] if n.filter.type.rank == 4 else 0
     block = length if isinstance(length, int) and length else 1
-    expected = (ceil_div(channels, block), prod(n.patch), depth, length)
+    blocks = n.group * ceil_div(channels // n.group, block)
+    expected = (blocks, prod(n.patch), depth, length)
     if n.filter.type.shape != expected or not length or block % n.tile_vectors:
         yield f"expected a filter packed to {list(expected)}, got {n.filter.type}"
     elif isinstance(depth, int) and depth < block // n.tile_vectors:

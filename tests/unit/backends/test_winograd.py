@@ -68,12 +68,14 @@ def test_errors_are_measured_on_the_filter() -> None:
     assert relative_error(np.zeros_like(filter), (6, 6)) == 0
 
 
-def network(x: str, outputs: int, kernels: tuple[int, int], pads: tuple[int, ...]) -> Module:
+def network(
+    x: str, outputs: int, kernels: tuple[int, int], pads: tuple[int, ...], group: int = 1
+) -> Module:
     """A convolution of input `x`, with `y` added to it, none of it below zero."""
     module = Module()
     f = module.create_function("main")
     type = parse_type(x)
-    depth = type.extents[-1]
+    depth = type.extents[-1] // group
     weights = module.create_constant("k", floats(outputs, *kernels, depth) / depth)
     bias = module.create_constant("b", floats(outputs))
     conv = f.create_convolution(
@@ -85,7 +87,7 @@ def network(x: str, outputs: int, kernels: tuple[int, int], pads: tuple[int, ...
         (1, 1),
         pads,
         (1, 1),
-        1,
+        group,
     )
     y = module.create_placeholder("y", conv.result.type)
     total = f.create_relu("relu", f.create_add("sum", conv, y))
@@ -99,18 +101,19 @@ def mnemonics(module: Module, backend: CpuBackend | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("x", "outputs", "kernels", "pads"),
+    ("x", "outputs", "kernels", "pads", "group"),
     [
-        ("f32[1x14x14x64]", 48, (3, 3), (1, 1, 1, 1)),
-        ("f32[3x23x17x33]", 40, (3, 3), (0, 2, 1, 0)),
-        ("f32[1x12x60x32]", 33, (1, 7), (0, 3, 0, 3)),
-        ("f32[2x16x9x32]", 32, (5, 5), (2, 2, 2, 2)),
+        ("f32[1x14x14x64]", 48, (3, 3), (1, 1, 1, 1), 1),
+        ("f32[3x23x17x33]", 40, (3, 3), (0, 2, 1, 0), 1),
+        ("f32[1x12x60x32]", 33, (1, 7), (0, 3, 0, 3), 1),
+        ("f32[2x16x9x32]", 32, (5, 5), (2, 2, 2, 2), 1),
+        ("f32[2x13x21x99]", 105, (3, 3), (1, 1, 1, 1), 3),
     ],
 )
 def test_a_network_computes_the_same_on_any_number_of_threads(
-    x: str, outputs: int, kernels: tuple[int, int], pads: tuple[int, ...]
+    x: str, outputs: int, kernels: tuple[int, int], pads: tuple[int, ...], group: int
 ) -> None:
-    module = network(x, outputs, kernels, pads)
+    module = network(x, outputs, kernels, pads, group)
     assert "cpu_winograd" in mnemonics(module)
     arrays = {p.name: floats(*p.type.extents) for p in module.placeholders if p.name != "z"}
     expected = glowpy.compile(module, "interpreter")(arrays)["z"]
@@ -134,7 +137,9 @@ def test_a_filter_that_makes_large_errors_is_not_used(monkeypatch: pytest.Monkey
 
 
 def test_the_interpreter_runs_it() -> None:
-    check(convolution("f32[2x20x20x64]", 64, (3, 3), pads=(1, 1, 1, 1)), CpuWinogradInst)
+    for group in (1, 2):
+        module = convolution("f32[2x20x20x64]", 64, (3, 3), pads=(1, 1, 1, 1), group=group)
+        check(module, CpuWinogradInst)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_the_interpreter_runs_it() -> None:
     [
         convolution("f32[1x20x20x64]", 64, (3, 3), strides=(2, 2)),
         convolution("f32[1x20x20x64]", 64, (3, 3), dilation=(2, 1)),
-        convolution("f32[1x20x20x64]", 64, (3, 3), group=2),
+        convolution("f32[1x20x20x64]", 64, (3, 3), group=16),
         convolution("f32[1x20x20x3]", 64, (3, 3)),
         convolution("f32[1x20x20x64]", 64, (1, 1)),
         convolution("f32[1x3x3x64]", 64, (3, 3)),
@@ -158,7 +163,7 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
     sizes = itertools.product((6, 14, 57), (32, 64), (33, 128), ((3, 3), (1, 3), (5, 5)), (1, 3))
     for width, depth, channels, kernels, images in sizes:
         shape = images, width, width + 3, channels
-        chosen = choose_winograd(shape, depth, kernels, MACHINE, 1e12)
+        chosen = choose_winograd(shape, depth, kernels, 1, MACHINE, 1e12)
         assert chosen is not None
         steps = [size - kernel + 1 for size, kernel in zip(chosen.patch, kernels, strict=True)]
         patches = -(-shape[1] // steps[0]) * -(-shape[2] // steps[1])
@@ -169,9 +174,9 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
         slabs = images * -(-patches // chosen.slab)
         assert chosen.bands == 1 or chosen.bands % 2 == 0
         assert slabs <= chosen.bands or chosen.blocks * chosen.vectors * MACHINE.lanes >= channels
-        assert choose_winograd(shape, depth, kernels, MACHINE, chosen.cycles) is None
+        assert choose_winograd(shape, depth, kernels, 1, MACHINE, chosen.cycles) is None
     alone = replace(MACHINE, lanes=1)
-    assert choose_winograd((1, 56, 56, 64), 64, (3, 3), alone, 1e12) is None
+    assert choose_winograd((1, 56, 56, 64), 64, (3, 3), 1, alone, 1e12) is None
 
 
 @pytest.mark.parametrize(
@@ -186,7 +191,7 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
 )
 def test_units_are_for_two_threads(shape: tuple[int, ...], depth: int) -> None:
     """Half of the tiles and blocks is the work of half of the units, up to one tile."""
-    chosen = choose_winograd(shape, depth, (3, 3), MACHINE, 1e12)
+    chosen = choose_winograd(shape, depth, (3, 3), 1, MACHINE, 1e12)
     assert chosen is not None
     tiles = -(-count_patches(shape[1:3], chosen.patch, (3, 3)) // chosen.pixels)
     blocks = -(-shape[3] // (chosen.vectors * MACHINE.lanes))

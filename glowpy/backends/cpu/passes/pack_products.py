@@ -282,17 +282,17 @@ def _conv_ways(
     exact enough with this filter.
     """
     direct = product_ways(problem, machine)
-    plain = prod(n.strides) == prod(n.dilation) == n.group == 1
+    plain = prod(n.strides) == prod(n.dilation) == 1
     constant = n.filter.constant
     if exact or n.type.kind is not ElemKind.F32 or not plain or constant is None:
         yield from direct
         return
     if prod(n.kernels) == 1:
-        pads = has_pads(n.pads)
-        yield from direct if pads else _by_quarters(n.type, n.filter, direct, machine)
+        other = n.group > 1 or has_pads(n.pads)
+        yield from direct if other else _by_quarters(n.type, n.filter, direct, machine)
         return
     best = next(direct)
-    sizes = n.type.likely, n.input.type.likely[-1], n.kernels, machine
+    sizes = n.type.likely, n.filter.type.extents[-1], n.kernels, n.group, machine
     fastest = choose_winograd(*sizes, best.cycles)
 
     def is_allowed(decision: WinogradDecision) -> bool:
@@ -378,16 +378,18 @@ def _winograd(
     assert constant is not None
     block = chosen.vectors * lanes
     outputs, *_, depth = n.filter.type.extents
-    shape = ceil_div(outputs, block), prod(chosen.patch), depth, block
+    blocks = n.group * ceil_div(outputs // n.group, block)
+    shape = blocks, prod(chosen.patch), depth, block
     patch = chosen.patch
     packed = _derived(
         f, n, "points", n.filter.type.with_shape(shape), constant,
-        f"pack filter at {patch[0]} x {patch[1]} points",
-        lambda filter: pack_winograd_filter(filter, patch, block),
+        f"pack filter of {n.group} groups at {patch[0]} x {patch[1]} points",
+        lambda filter: pack_winograd_filter(filter, patch, block, n.group),
     )  # fmt: skip
     return create_cpu_winograd(
         f, n.name, n.type, n.input, packed, n.bias,
-        kernels=n.kernels, pads=n.pads, patch=patch, tile_pixels=chosen.pixels, tile_vectors=chosen.vectors,
+        kernels=n.kernels, pads=n.pads, group=n.group, patch=patch,
+        tile_pixels=chosen.pixels, tile_vectors=chosen.vectors,
         slab=chosen.slab, bands=chosen.bands, blocks=chosen.blocks,
     )  # fmt: skip
 

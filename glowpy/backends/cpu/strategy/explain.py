@@ -151,13 +151,14 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
 
 def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
     shape, input = inst.result.type.likely, inst.input.type.likely
-    decisions = winograd_decisions(shape, input[3], inst.kernels, machine)
+    depth = input[3] // inst.group
+    decisions = winograd_decisions(shape, depth, inst.kernels, inst.group, machine)
     ones, pads = (1, 1), tuple(map(likely_extent, inst.pads))
-    direct = conv_problem(shape, input, inst.kernels, ones, pads, ones, 1)
+    direct = conv_problem(shape, input, inst.kernels, ones, pads, ones, inst.group)
     cycles = cheapest(direct, machine).cycles * direct.images
-    problem = {"height": shape[1], "width": shape[2], "channels": shape[3], "depth": input[3]}
+    problem = {"height": shape[1], "width": shape[2], "channels": shape[3], "depth": depth}
     costs = {f"{d.patch[0]}x{d.patch[1]}": f"{d.cycles:,.0f} cycles" for d in decisions}
-    best = choose_winograd(shape, input[3], inst.kernels, machine, cycles)
+    best = choose_winograd(shape, depth, inst.kernels, inst.group, machine, cycles)
     free = ("patch", "tile_pixels", "tile_vectors", "slab", "bands", "blocks")
     work = work_of(inst, machine.lanes)
     return Explanation(

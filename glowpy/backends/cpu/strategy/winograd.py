@@ -90,18 +90,24 @@ def count_patches(pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence
 
 @cache
 def choose_winograd(
-    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine, direct: float
+    result: tuple[int, ...],
+    depth: int,
+    kernels: tuple[int, ...],
+    group: int,
+    machine: Machine,
+    direct: float,
 ) -> WinogradDecision | None:
     """The decision with the fewest weights of those that are about the cheapest; None where none is worth it.
 
     Args:
-        result: Shape N, H, W, C of a convolution with neither strides nor dilation nor groups.
-        depth: Input channels.
+        result: Shape N, H, W, C of a convolution with neither strides nor dilation.
+        depth: Input channels of a group.
         kernels: Height and width.
+        group: How many groups the channels are in.
         machine: Whose cycles are counted.
         direct: The cycles that the direct algorithm is thought to take, for all images.
     """
-    decisions = winograd_decisions(result, depth, kernels, machine)
+    decisions = winograd_decisions(result, depth, kernels, group, machine)
     least = min((decision.cycles for decision in decisions), default=0.0)
     cheap = [decision for decision in decisions if decision.cycles <= _ALIKE * least]
     best = min(cheap, key=lambda decision: (prod(decision.patch), decision.cycles), default=None)
@@ -109,11 +115,12 @@ def choose_winograd(
 
 
 def winograd_ways(
-    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine
+    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], group: int, machine: Machine
 ) -> list[WinogradDecision]:
     """What might be tried: the best of each size of patch, and with half the slab."""
     decisions = sorted(
-        winograd_decisions(result, depth, kernels, machine), key=lambda decision: decision.cycles
+        winograd_decisions(result, depth, kernels, group, machine),
+        key=lambda decision: decision.cycles,
     )
     smaller = [
         replace(one, slab=ceil_div(one.slab // 2, one.pixels) * one.pixels)
@@ -124,12 +131,12 @@ def winograd_ways(
 
 
 def winograd_decisions(
-    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], machine: Machine
+    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], group: int, machine: Machine
 ) -> list[WinogradDecision]:
     """What is best with each size of patch; none where a vector of channels cannot be read whole, or is one number."""
     if depth < machine.lanes or machine.lanes < 2 or prod(kernels) == 1 or not prod(result):
         return []
-    return [_decide(result, depth, kernels, patch, machine) for patch in _patches(kernels)]
+    return [_decide(result, depth, kernels, group, patch, machine) for patch in _patches(kernels)]
 
 
 def _patches(kernels: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -146,10 +153,12 @@ def _decide(
     result: tuple[int, ...],
     depth: int,
     kernels: Sequence[int],
+    group: int,
     patch: tuple[int, ...],
     machine: Machine,
 ) -> WinogradDecision:
-    images, height, width, channels = result
+    """The best with one size of patch. A group is as an image of its own, but for its weights."""
+    images, height, width, channels = result[0] * group, *result[1:3], result[3] // group
     points, patches = prod(patch), count_patches((height, width), patch, kernels)
     tile = cheapest(Problem(1, patches, channels, 1, depth, depth), machine)
     block = tile.vectors * machine.lanes
@@ -162,8 +171,8 @@ def _decide(
     bands = _even(min(slabs, units))
     blocks = all_blocks if slabs > bands else _share(all_blocks, units // bands)
     weights = points * depth * all_blocks * block * machine.element_bytes
-    again = slabs - 1 if weights > machine.second_cache else 0
-    reads = _EXPOSED * weights * (1 / _FROM_MEMORY + again) / machine.third_rate
+    again = slabs - group if weights > machine.second_cache else 0
+    reads = _EXPOSED * weights * (group / _FROM_MEMORY + again) / machine.third_rate
     vectors = ceil_div(depth, machine.lanes) + all_blocks * tile.vectors
     sums = patches * points * vectors * _CYCLES_PER_POINT
     cycles = images * (sums + points * tile.cycles) + reads

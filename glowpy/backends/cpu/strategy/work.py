@@ -252,11 +252,11 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     _, *pixels, channels = inst.result.type.shape
     patches = count_patches(pixels, inst.patch, inst.kernels)
     sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
-    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter))
+    blocks = _Blocks(inst.tile_vectors, channels // inst.group, lanes, _packed_block(inst.filter))
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     patch = inst.patch, inst.kernels
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
-    units = inst.bands * ceil_div(inst.filter.type.shape[0], inst.blocks)
+    units = inst.bands * ceil_div(inst.filter.type.shape[0] // inst.group, inst.blocks)
     return Work(units, inst.tile_vectors * lanes, tiles, patches=functions)
 
 
