@@ -1,12 +1,13 @@
-"""Times glowpy against other runtimes on one core: `python tools/bench.py [--models resnet50,...]`.
+"""Times glowpy against other runtimes on one core: `python -m tools.bench [--models resnet50,bert,...]`.
 
-* Everything runs on one core, in one process, with one thread.
+* Everything runs on one core, in one process, with one thread, and in f32.
 * Runs are interleaved: a round times every runtime once, so that a change of the machine's speed hits all of them.
-* A figure is the median over rounds of the median within a round, after a warm-up.
-* Outputs are compared with onnxruntime's before anything is timed; a wrong network gets no figure.
+* A time is the median over rounds of the median within a round, after a warm-up; a ratio is the median over rounds of
+  glowpy's time in parts of the other's: below 1 glowpy is faster.
+* Outputs are compared before anything is timed; a wrong network gets no figure.
 
-ncnn reads no ONNX. It takes part for the models for which `--ncnn-models` has NAME.param and NAME.bin, as its
-converter pnnx writes them.
+`--write docs/reference/performance.md` writes the page that the documentation has, and its picture beside it.
+Which networks there are: see `tools/bench_subjects.py`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,12 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import numpy as np
-import onnx
-import onnxruntime
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -35,9 +33,12 @@ import glowpy
 from glowpy.cli.bench_model import CLOCKS
 from glowpy.cli.bench_peers import PEERS, Contestant, Inputs, loaded
 from glowpy.cli.compare import compare
-from glowpy.cli.model import load_model, random_array
-from glowpy.core.tensor import Array
-from tools.zoo import NAMES, initialised
+from glowpy.cli.model import load_model
+from glowpy.llvm.machine import host_cpu
+from glowpy.support.errors import UserError
+from tools.bench_page import write_page
+from tools.bench_rows import Row, geometric_mean, two_digits
+from tools.bench_subjects import TABLE, Subject, prepared, unknown
 
 RUNTIMES = tuple(PEERS)
 RTOL, ATOL = 1e-3, 1e-3
@@ -47,47 +48,16 @@ Run = Callable[[], object]
 Clock = Callable[[], float]
 
 
-@dataclass
-class Row:
-    """What was found out about one model: milliseconds of each round by runtime, and why others have none."""
-
-    model: str
-    rounds: dict[str, list[float]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def milliseconds(self) -> dict[str, float]:
-        """The median round of every runtime."""
-        return {name: median(rounds) for name, rounds in self.rounds.items()}
-
-    def ratio(self, name: str) -> float | None:
-        """How many times as long as glowpy `name` takes; above 1 glowpy is faster."""
-        medians = self.milliseconds
-        return medians[name] / medians["glowpy"] if {name, "glowpy"} <= medians.keys() else None
-
-
-def with_glowpy(path: Path, inputs: Inputs, shapes: Sequence[str] = ()) -> Contestant:
-    """The model compiled for this processor, running in its own buffers; `shapes` are as in `--shape`."""
-    compiled = glowpy.compile(load_model(str(path), shapes))
+def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
+    """The model compiled for this processor, running in its own buffers."""
+    compiled = glowpy.compile(load_model(str(path)))
     instance = compiled.instance()
     for name, array in inputs.items():
         instance.write(name, array)
+    instance.run()
     return Contestant(
         "glowpy", instance.run, lambda: [instance[name].copy() for name in compiled.outputs]
     )
-
-
-def onnxruntime_session(path: Path) -> Any:
-    """A session with one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def with_onnxruntime(path: Path, inputs: Inputs) -> Contestant:
-    """The runtime onnxruntime with one thread."""
-    return loaded("onnxruntime", path, inputs, 1, None)
 
 
 def time_once(run: Run, least_seconds: float, clock: Clock) -> float:
@@ -119,24 +89,26 @@ def interleaved(
 
 
 def prepare(
-    path: Path, inputs: Inputs, names: Sequence[str], ncnn_models: Path | None, row: Row
+    subject: Subject, names: Sequence[str], ncnn_models: Path | None, row: Row
 ) -> list[Contestant]:
-    """Every runtime that loads the model and computes what onnxruntime computes; `row` notes why others do not."""
-    expected = onnxruntime_session(path).run(None, dict(inputs))
-    reference = {str(index): array for index, array in enumerate(expected)}
+    """Every runtime that loads the model and computes what it has to; `row` notes why others do not."""
+    reference = {str(index): array for index, array in enumerate(subject.expected)}
     ready = []
     for name in ("glowpy", *names):
         try:
-            own = name == "glowpy"
             contestant = (
-                with_glowpy(path, inputs) if own else loaded(name, path, inputs, 1, ncnn_models)
+                with_glowpy(subject.path, subject.inputs)
+                if name == "glowpy"
+                else loaded(name, subject.path, subject.inputs, 1, ncnn_models)
             )
-            contestant.run()
-        except Exception as error:  # noqa: BLE001 - another project's runtime may raise anything; it is reported
-            row.missing[name] = str(error).splitlines()[0] if str(error) else type(error).__name__
+        except UserError as error:
+            row.missing[name] = error.diagnostics[0].message
+            continue
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and the table goes on
+            row.missing[name] = repr(error)
             continue
         got = {str(index): array for index, array in enumerate(contestant.outputs())}
-        differences = compare(got, reference, RTOL, ATOL)
+        differences = compare(got, reference, RTOL, ATOL, RTOL)
         row.errors[name] = max(difference.absolute for difference in differences)
         if all(difference.within for difference in differences):
             ready.append(contestant)
@@ -145,21 +117,14 @@ def prepare(
     return ready
 
 
-def input_arrays(path: Path) -> dict[str, Array]:
-    """The same random inputs for every runtime."""
-    function = load_model(str(path)).main
-    rng = np.random.default_rng(0)
-    return {port.original: random_array(port.type, rng) for port in function.inputs}
-
-
-def bench(path: Path, options: argparse.Namespace) -> Row:
+def bench(subject: Subject, options: argparse.Namespace) -> Row:
     """Everything about one model."""
-    row = Row(path.stem)
-    contestants = prepare(path, input_arrays(path), options.against, options.ncnn_models, row)
+    first = next(iter(subject.inputs.values()))
+    row = Row(subject.name, "x".join(map(str, first.shape)))
+    contestants = prepare(subject, options.against, options.ncnn_models, row)
     if contestants:
-        row.rounds = interleaved(
-            contestants, options.rounds, options.seconds, CLOCKS[options.clock]
-        )
+        clock = CLOCKS[options.clock]
+        row.rounds = interleaved(contestants, options.rounds, options.seconds, clock)
     return row
 
 
@@ -175,28 +140,31 @@ def machine(core: int) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {
-        "processor": models[0] if models else platform.processor(),
+        "processor": f"{models[0] if models else platform.processor()} ({host_cpu()})",
         "cores": str(os.cpu_count()),
         "core": str(core),
         "load": f"{os.getloadavg()[0]:.2f}",
         "system": platform.platform(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
 
 
 def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
-    """Milliseconds and ratios; a ratio above 1 means that glowpy is faster."""
+    """Milliseconds and ratios; a ratio below 1 means that glowpy is faster."""
     columns = ["glowpy", *against]
     result = Table("model", box=box.SIMPLE_HEAD)
     for name in columns:
         result.add_column(f"{name} ms", justify="right")
-    for name in against:
-        result.add_column(f"{name} / glowpy", justify="right")
+    compared = [*against, "fastest"] if len(against) > 1 else list(against)
+    for name in compared:
+        result.add_column(f"glowpy / {name}", justify="right")
     for row in rows:
         medians = row.milliseconds
         times = [f"{medians[name]:.3f}" if name in medians else "-" for name in columns]
-        ratios = [f"{ratio:.2f}" if (ratio := row.ratio(name)) else "-" for name in against]
-        result.add_row(row.model, *times, *ratios)
+        result.add_row(row.model, *times, *(two_digits(row.ratio(name)) for name in compared))
+    means = [two_digits(geometric_mean(rows, name)) for name in compared]
+    result.add_row("geometric mean", *[""] * len(columns), *means)
     return result
 
 
@@ -210,46 +178,44 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--models", type=_names, default=list(NAMES), help="networks of the zoo, or ONNX files"
-    )
-    parser.add_argument(
-        "--against", type=_names, default=["onnxruntime"], help="of " + ", ".join(RUNTIMES)
-    )
-    parser.add_argument("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument(
-        "--seconds", type=float, default=0.2, help="at least so long per round and runtime"
-    )
-    parser.add_argument(
+    say = parser.add_argument
+    say("--models", type=_names, default=list(TABLE), help="ONNX files, or of " + ", ".join(TABLE))
+    say("--against", type=_names, default=list(RUNTIMES), help="of " + ", ".join(RUNTIMES))
+    say("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin; else pnnx is run")
+    say("--small", action="store_true", help="exports as small as in tests")
+    say("--rounds", type=int, default=7)
+    say("--seconds", type=float, default=0.2, help="at least so long per round and runtime")
+    say(
         "--clock",
         choices=CLOCKS,
         default="wall",
         help="cpu counts this process's processor time only: for a machine that others use as well",
     )
-    parser.add_argument("--core", type=int, help="the core to run on; the last one if left out")
-    parser.add_argument("--json", action="store_true")
+    say("--core", type=int, help="the core to run on; the last one if left out")
+    say("--keep", type=Path, help="a folder for the networks' files, which stay")
+    say("--write", type=Path, help="a page of Markdown to write, with a picture beside it")
+    say("--json", action="store_true")
     options = parser.parse_args(argv)
-    if unknown := set(options.against) - set(RUNTIMES):
-        parser.error(
-            f"unknown runtime {sorted(unknown)[0]}: expected some of {', '.join(RUNTIMES)}"
-        )
-    for name in options.models:
-        if not name.endswith(".onnx") and name not in NAMES:
-            parser.error(f"no network {name!r} in the zoo: expected some of {', '.join(NAMES)}")
+    if others := set(options.against) - set(RUNTIMES):
+        parser.error(f"unknown runtime {sorted(others)[0]}: expected some of {', '.join(RUNTIMES)}")
+    if names := unknown(options.models):
+        parser.error(f"no network {names[0]!r}: expected some of {', '.join(TABLE)}")
     return options
 
 
-def find_models(options: argparse.Namespace, scratch: Path) -> Iterator[Path]:
-    """The files to time: those named, and networks of the zoo, each written before it is timed, then deleted."""
-    for name in options.models:
-        if name.endswith(".onnx"):
-            yield Path(name)
-            continue
-        path = scratch / f"{name}.onnx"
-        onnx.save(initialised(name), path)
-        yield path
-        path.unlink()
+def measure(options: argparse.Namespace) -> list[Row]:
+    """Times the models, one after the other."""
+    rows: list[Row] = []
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Console(stderr=True).status("") as status,
+    ):
+        folder, keep = options.keep or Path(scratch), options.keep is not None
+        for number, name in enumerate(options.models, 1):
+            status.update(f"{name} ({number} of {len(options.models)})")
+            with prepared(name, folder, small=options.small, keep=keep) as subject:
+                rows.append(bench(subject, options))
+    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -257,15 +223,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     core = options.core if options.core is not None else max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
-    progress = Console(stderr=True)
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for path in find_models(options, Path(scratch)):
-            with progress.status(path.stem):
-                rows.append(bench(path, options))
+    about = {**machine(core), "clock": options.clock}
+    rows = measure(options)
+    if options.write is not None:
+        write_page(
+            options.write,
+            about,
+            rows,
+            options.against,
+            rounds=options.rounds,
+            seconds=options.seconds,
+            tolerance=RTOL,
+        )
     if options.json:
         figures = [{**asdict(row), "milliseconds": row.milliseconds} for row in rows]
-        report = {"machine": machine(core), "clock": options.clock, "rows": figures}
+        report = {"machine": about, "rows": figures}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
         console = Console(highlight=False, markup=False)
@@ -275,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for row in rows:
             for name, reason in row.missing.items():
                 console.print(f"{row.model}: {name}: {reason}")
-        for name, value in {**machine(core), "clock": options.clock}.items():
+        for name, value in about.items():
             console.print(f"{name}: {value}")
     return int(any("glowpy" not in row.milliseconds for row in rows))
 

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from glowpy.cli.bench_model import Layer, Measured
 from glowpy.support.html_page import element
+from glowpy.support.svg import drawing, label, line
 
 __all__ = ["bar", "memory", "roofline"]
 
@@ -19,20 +20,6 @@ _LEVELS = (1 << 14, 1 << 18, 1 << 22, 1 << 27)
 """The bytes of memory whose bandwidths are drawn as roofs."""
 
 _GIGA = 1e9
-
-
-def _svg(width: float, height: float, *content: Element) -> Element:
-    size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
-    return element("svg", *content, **size)
-
-
-def _text(text: str, x: float, y: float, anchor: str = "start") -> Element:
-    return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
-
-
-def _line(start: tuple[float, float], end: tuple[float, float], class_: str) -> Element:
-    ends = {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1]}
-    return element("line", class_=class_, **{name: f"{at:.1f}" for name, at in ends.items()})
 
 
 class _Logarithmic:
@@ -72,34 +59,34 @@ def roofline(result: Measured) -> Element:
         title = f"{layer.name}: {rate:.1f} GFLOP/s, {layer.share_of_roof:.0%} of its roof"
         place = {"cx": f"{x(depth):.1f}", "cy": f"{y(rate):.1f}", "r": f"{radius:.1f}"}
         shapes.append(element("circle", element("title", title), class_="layer", **place))
-    return _svg(_WIDTH, _HEIGHT, *shapes)
+    return drawing(_WIDTH, _HEIGHT, *shapes)
 
 
 def _axes(x: _Logarithmic, y: _Logarithmic, below: str, beside: str) -> Iterator[Element]:
     bottom = _HEIGHT - _BOTTOM
     for tick in x.ticks:
-        yield _line((x(tick), bottom), (x(tick), 10), "grid")
-        yield _text(f"{tick:g}", x(tick), bottom + 16, "middle")
+        yield line((x(tick), bottom), (x(tick), 10), "grid")
+        yield label(f"{tick:g}", x(tick), bottom + 16, "middle")
     for tick in y.ticks:
-        yield _line((_LEFT, y(tick)), (_WIDTH - _RIGHT, y(tick)), "grid")
-        yield _text(f"{tick:g}", _LEFT - 6, y(tick) + 4, "end")
-    yield _text(below, (_LEFT + _WIDTH) / 2, _HEIGHT - 6, "middle")
-    yield _text(beside, _LEFT + 6, 22)
+        yield line((_LEFT, y(tick)), (_WIDTH - _RIGHT, y(tick)), "grid")
+        yield label(f"{tick:g}", _LEFT - 6, y(tick) + 4, "end")
+    yield label(below, (_LEFT + _WIDTH) / 2, _HEIGHT - 6, "middle")
+    yield label(beside, _LEFT + 6, 22)
 
 
 def _roofs(result: Measured, x: _Logarithmic, y: _Logarithmic) -> Iterator[Element]:
     """The peak of multiply-adds, and a slope for the bandwidth of each level."""
     peak, lowest = result.peaks.flops, 10.0**y.low * _GIGA
     right = 10.0**x.high
-    yield _line((x(10.0**x.low), y(peak / _GIGA)), (x(right), y(peak / _GIGA)), "roof")
-    yield _text(f"{peak / _GIGA:.0f} GFLOP/s", x(right), y(peak / _GIGA) - 4, "end")
+    yield line((x(10.0**x.low), y(peak / _GIGA)), (x(right), y(peak / _GIGA)), "roof")
+    yield label(f"{peak / _GIGA:.0f} GFLOP/s", x(right), y(peak / _GIGA) - 4, "end")
     for size in _LEVELS:
         rate = result.peaks.bandwidth("read", size * result.peaks.threads)
         left = max(10.0**x.low, lowest / rate)
         knee = max(peak / rate, left)
-        yield _line((x(left), y(left * rate / _GIGA)), (x(knee), y(knee * rate / _GIGA)), "roof")
-        label = f"{_bytes(size)}: {rate / _GIGA:.0f} GB/s"
-        yield _text(label, x(left) + 4, y(left * rate / _GIGA) - 4)
+        yield line((x(left), y(left * rate / _GIGA)), (x(knee), y(knee * rate / _GIGA)), "roof")
+        speed = f"{_bytes(size)}: {rate / _GIGA:.0f} GB/s"
+        yield label(speed, x(left) + 4, y(left * rate / _GIGA) - 4)
 
 
 def _bytes(size: int) -> str:
@@ -119,7 +106,7 @@ def bar(layer: Layer, longest: float) -> Element:
         )
         for class_, seconds in (("time", layer.seconds), ("least", min(layer.least, layer.seconds)))
     ]
-    return _svg(width, height, element("title", title), *bars)
+    return drawing(width, height, element("title", title), *bars)
 
 
 def memory(result: Measured) -> Element:
@@ -143,10 +130,10 @@ def memory(result: Measured) -> Element:
         shapes.append(element("rect", element("title", title), class_="buffer", **sizes))
     bottom = _HEIGHT - _BOTTOM
     shapes += [
-        _line((_LEFT, bottom), (_WIDTH - _RIGHT, bottom), "axis"),
-        _line((_LEFT, bottom), (_LEFT, 10), "axis"),
-        _text(f"{peak / 1e6:.2f} MB", _LEFT - 6, 18, "end"),
-        _text("0", _LEFT - 6, bottom, "end"),
-        _text(f"{total * 1e3:.3f} ms", _WIDTH - _RIGHT, bottom + 16, "end"),
+        line((_LEFT, bottom), (_WIDTH - _RIGHT, bottom), "axis"),
+        line((_LEFT, bottom), (_LEFT, 10), "axis"),
+        label(f"{peak / 1e6:.2f} MB", _LEFT - 6, 18, "end"),
+        label("0", _LEFT - 6, bottom, "end"),
+        label(f"{total * 1e3:.3f} ms", _WIDTH - _RIGHT, bottom + 16, "end"),
     ]
-    return _svg(_WIDTH, _HEIGHT, *shapes)
+    return drawing(_WIDTH, _HEIGHT, *shapes)

@@ -23,7 +23,6 @@ from glowpy.support.symbolic import Dim, symbol
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("onnxscript", reason="onnxscript is not installed, which torch exports with")
 catalogue = pytest.importorskip("tools.exports.catalogue")
-bench_exports = pytest.importorskip("tools.bench_exports")
 transformers = pytest.importorskip("tools.exports.transformers")
 
 pytestmark = pytest.mark.timeout(600)
@@ -198,19 +197,3 @@ def test_a_session_compiles_a_few_times(opened: File, monkeypatch: pytest.Monkey
         outputs = dict(zip(opened.export.outputs, session.run(None, feeds), strict=True))
         _assert_close(outputs, expected, str(extents))
     assert len(functions) <= 6
-
-
-def test_exports_are_timed(tmp_path: Path) -> None:
-    options = bench_exports.parse(["generator", "--small", "--rounds", "2", "--seconds", "0"])
-    row = bench_exports.bench("generator", EXPORTS["generator"], tmp_path / "net.onnx", options)
-    assert row.ratio("onnxruntime") > 0
-    assert not row.missing
-    with pytest.raises(SystemExit):
-        bench_exports.parse(["generators"])
-
-
-def test_a_wrong_network_gets_no_figure() -> None:
-    array = np.ones(3, np.float32)
-    assert bench_exports._wrong([array], [array + 1e-5]) is None
-    assert "wrong by 1" in bench_exports._wrong([array], [2 * array])
-    assert "the shape (4,)" in bench_exports._wrong([array], [np.ones(4, np.float32)])

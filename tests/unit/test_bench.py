@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree.ElementTree import fromstring
 
 import numpy as np
 import onnx
@@ -11,8 +12,12 @@ import pytest
 from onnx import parser
 
 from glowpy.cli.bench_peers import Contestant
-from tools import bench_extents
-from tools.bench import Row, interleaved, main, table, time_once
+from glowpy.core.tensor import Array
+from tools import bench, bench_extents
+from tools.bench import interleaved, main, parse, prepare, table, time_once
+from tools.bench_page import write_page
+from tools.bench_rows import Row, geometric_mean
+from tools.bench_subjects import Subject, prepared
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
@@ -54,12 +59,72 @@ def test_interleaved_gives_every_round_of_everybody() -> None:
     assert samples["b"] == pytest.approx([3] * 4)
 
 
-def test_ratio_is_above_one_where_glowpy_is_faster() -> None:
-    row = Row("m", rounds={"glowpy": [2, 1, 90], "onnxruntime": [3, 3, 3]})
-    assert row.milliseconds == {"glowpy": 2, "onnxruntime": 3}
-    assert row.ratio("onnxruntime") == 1.5
-    assert row.ratio("openvino") is None
-    assert table([row], ["onnxruntime", "openvino"]).row_count == 1
+ROWS = [
+    Row("resnet50", "1x3", rounds={"glowpy": [2, 1, 90], "onnxruntime": [4, 4, 90]}),
+    Row("bert", "1x4", rounds={"glowpy": [8], "onnxruntime": [4], "ncnn": [16]}),
+    Row("lstm", missing={"glowpy": "wrong by 1"}, rounds={"onnxruntime": [3]}),
+]
+
+
+def test_ratio_is_below_one_where_glowpy_is_faster() -> None:
+    first, second, third = ROWS
+    assert first.milliseconds == {"glowpy": 2, "onnxruntime": 4}
+    assert first.ratio("onnxruntime") == first.ratio("fastest") == 0.5
+    assert first.ratio("openvino") is None
+    assert (second.ratio("ncnn"), second.ratio("fastest")) == (0.5, 2)
+    assert third.ratio("fastest") is None
+    assert geometric_mean(ROWS, "onnxruntime") == pytest.approx(1)
+    assert geometric_mean(ROWS, "openvino") is None
+    assert table(ROWS, ["onnxruntime", "openvino"]).row_count == 4
+
+
+def test_page_and_picture(tmp_path: Path) -> None:
+    path = tmp_path / "speed.md"
+    about, against = {"processor": "a fast one", "clock": "cpu"}, ["onnxruntime", "ncnn"]
+    write_page(path, about, ROWS, against, rounds=3, seconds=0.5, tolerance=1e-3)
+    text = path.read_text(encoding="utf-8")
+    assert "| processor | a fast one |" in text
+    assert "the median of 3 rounds" in text
+    assert "| bert | 1x4 | 8.00 | 4.00 | 16.00 | 2.00 | 0.50 | 2.00 |" in text
+    assert "| resnet50 | 1x3 | 2.00 | 4.00 | - | 0.50 | - | 0.50 |" in text
+    assert "| **all**, geometric mean |  |  |  |  | 1.00 | 0.50 | 1.00 |" in text
+    assert "* lstm, glowpy: wrong by 1" in text
+    assert "(speed.svg)" in text
+    tree = fromstring((tmp_path / "speed.svg").read_text(encoding="utf-8"))
+    titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == ["resnet50, onnxruntime: 2.00", "bert, onnxruntime: 0.50", "bert, ncnn: 2.00"]
+
+
+def test_a_wrong_network_gets_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, row = tmp_path / "small.onnx", Row("small")
+    onnx.save(parser.parse_model(MODEL), str(path))
+    with prepared(str(path), tmp_path, small=False, keep=True) as subject:
+        assert len(prepare(subject, ["onnxruntime"], None, row)) == 2
+        assert row.missing == {}
+        wrong = Subject("small", path, subject.inputs, [2 + subject.expected[0]])
+        assert prepare(wrong, ["onnxruntime"], None, row) == []
+        assert row.missing == {"glowpy": "wrong by 2", "onnxruntime": "wrong by 2"}
+
+        def broken(path: Path, inputs: dict[str, Array]) -> Contestant:
+            raise ZeroDivisionError("too small")
+
+        monkeypatch.setattr(bench, "with_glowpy", broken)
+        (contestant,) = prepare(subject, ["onnxruntime"], None, row)
+        assert contestant.name == "onnxruntime"
+        assert row.missing["glowpy"] == "ZeroDivisionError('too small')"
+
+
+@pytest.mark.parametrize("name", ["lstm", pytest.param("gpt2 prefill", marks=pytest.mark.slow)])
+def test_exports_are_written_and_timed(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("torch")
+    options = ["--models", name, "--small", "--against", "onnxruntime", "--rounds", "2"]
+    (row,) = bench.measure(parse([*options, "--seconds", "0", "--keep", str(tmp_path)]))
+    assert not row.missing
+    assert row.rounds.keys() == {"glowpy", "onnxruntime"}
+    (file,) = tmp_path.iterdir()
+    dims = [d for i in onnx.load(file).graph.input for d in i.type.tensor_type.shape.dim]
+    assert all(dim.HasField("dim_value") for dim in dims)
 
 
 @pytest.fixture
@@ -74,7 +139,8 @@ def keep_affinity() -> Iterator[None]:
 def test_a_small_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.onnx"
     onnx.save(parser.parse_model(MODEL), str(path))
-    assert main(["--models", str(path), "--rounds", "2", "--seconds", "0", "--json"]) == 0
+    options = ["--models", str(path), "--against", "onnxruntime", "--rounds", "2", "--seconds", "0"]
+    assert main([*options, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     (row,) = report["rows"]
     assert row["model"] == "small"
@@ -87,7 +153,7 @@ def test_a_small_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--models", "gpt9"])
-    assert "no network 'gpt9' in the zoo" in capsys.readouterr().err
+    assert "no network 'gpt9'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--against", "abacus"])
     assert "unknown runtime abacus" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from torch.onnx import symbolic_helper
 
 from tools.exports import convolutional, sound, text, transformers, windows
 
-__all__ = ["EXPORTS", "Export", "Size", "exported", "inputs", "made", "outputs"]
+__all__ = ["EXPORTS", "TIMED", "Export", "Size", "exported", "inputs", "made", "outputs"]
 
 Extents = Mapping[str, int]
 
@@ -65,7 +65,7 @@ class Export:
 
     def is_open(self, dim: str) -> bool:
         """Whether `dim` is an extent, or a total of such, that is open."""
-        return dim in self.free or dim == "total"
+        return dim in self.free or (dim == "total" and "past" in self.free)
 
 
 def made(export: Export, size: Size) -> nn.Module:
@@ -181,6 +181,7 @@ _PIXELS = {"batch": (1, 2), "h": (8, 64), "w": (8, 64)}
 _WORDS: tuple[int | str, ...] = ("batch", "seq")
 _TEXTS = {"batch": (1, 4), "seq": (1, 24)}
 _BASE = {"width": 768, "heads": 12, "layers": 12}
+_GPT2 = {**_BASE, "words": 50000, "most": 1024}
 _TEXT = {"batch": 1, "seq": 128}
 _FEW: Extents = {"batch": 2, "seq": 6}
 
@@ -201,12 +202,21 @@ def _text(
     return Export(network, shapes, outputs, *sizes, _TEXTS, integers)
 
 
+def _cache(name: str, layers: int) -> list[str]:
+    """The names of its parts."""
+    return [f"{name}_{layer}_{part}" for layer in range(layers) for part in ("key", "value")]
+
+
 def _decoder(
-    network: Callable[..., nn.Module], heads: int, large: Mapping[str, Any], large_heads: int
+    network: Callable[..., nn.Module],
+    heads: int,
+    large: Mapping[str, Any],
+    large_heads: int,
+    layers: int = 2,
 ) -> Export:
     """A step with a cache."""
     across = network is text.T5Decoder
-    names = [f"past_{layer}_{part}" for layer in range(2) for part in ("key", "value")]
+    names = _cache("past", layers)
     shapes: dict[str, tuple[int | str, ...]] = {"ids": _WORDS}
     if across:
         shapes |= {"states": ("batch", "source", "width"), "mask": ("batch", "source")}
@@ -220,8 +230,8 @@ def _decoder(
         network,
         shapes | dict.fromkeys(names, ("batch", "heads", "past", "size")),
         ("logits", *(name.replace("past", "present") for name in names)),
-        Size({}, small),
-        Size({**large, "layers": 2}, wide),
+        Size({"layers": layers}, small),
+        Size({**large, "layers": layers}, wide),
         _TEXTS | {"past": (0, 40)} | ({"source": (1, 24)} if across else {}),
         {"ids": 50, "mask": 2},
     )
@@ -305,7 +315,7 @@ EXPORTS = {
         {"width": 512, "heads": 8, "layers": 12, "words": 49000, "outputs": 512},
         extents={"batch": 1, "seq": 77},
     ),
-    "gpt2": _decoder(transformers.Cached, 4, {**_BASE, "words": 50000, "most": 1024}, 12),
+    "gpt2": _decoder(transformers.Cached, 4, _GPT2, 12),
     "llama": _decoder(
         transformers.Llama, 2, {"width": 1024, "heads": 16, "groups": 4, "words": 32000}, 4
     ),
@@ -340,3 +350,20 @@ EXPORTS = {
     "sound": _sound("stft"),
     "sound by convolution": _sound("conv"),
 }
+
+_IMAGES = ("mobilenetv2", "efficientnet", "convnext", "swin", "vit", "unet", "detector", "resnet18")
+TIMED = {
+    **{name: EXPORTS[name] for name in (*_IMAGES, "bert")},
+    "gpt2 prefill": Export(
+        transformers.Prefill,
+        {"ids": _WORDS, "mask": _WORDS},
+        ("logits", *_cache("present", 12)),
+        Size({"layers": 12}, _FEW),
+        Size(_GPT2, _TEXT),
+        integers={"ids": 50, "mask": 2},
+    ),
+    "gpt2 decode": _decoder(transformers.Cached, 4, _GPT2, 12, layers=12),
+    "llama decode": EXPORTS["llama"],
+    "lstm": EXPORTS["lstm"],
+}
+"""What `tools/bench.py` times."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["Bert", "Block", "Cached", "Gpt", "Llama", "Root"]
+__all__ = ["Bert", "Block", "Cached", "Gpt", "Llama", "Prefill", "Root"]
 
 _LOWEST = torch.finfo(torch.float32).min
 _GELU = math.sqrt(2.0 / math.pi)
@@ -146,6 +146,15 @@ class Cached(nn.Module):
             gelu = 0.5 * y * (1.0 + torch.tanh(_GELU * (y + 0.044715 * torch.pow(y, 3.0))))
             x = x + self.narrow[index](gelu)
         return [self.norms[-1](x) @ self.words.weight.T, *present]
+
+
+class Prefill(Cached):
+    """The same before its first step: it takes no cache, and gives one."""
+
+    def forward(self, ids: Tensor, mask: Tensor) -> list[Tensor]:  # type: ignore[override]
+        size = self.words.embedding_dim // self.heads
+        none = torch.zeros(ids.shape[0], self.heads, 0, size)
+        return super().forward(ids, mask, [(none, none)] * len(self.projections))
 
 
 class Root(nn.Module):

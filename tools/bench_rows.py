@@ -1,0 +1,47 @@
+"""What `tools/bench.py` finds out about a network: times, ratios, and why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+from statistics import fmean, median
+
+__all__ = ["Row", "geometric_mean", "two_digits"]
+
+
+@dataclass
+class Row:
+    """What was found out about one model: milliseconds of each round by runtime, and why others have none."""
+
+    model: str
+    shape: str = ""
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def milliseconds(self) -> dict[str, float]:
+        """The median round of every runtime."""
+        return {name: median(rounds) for name, rounds in self.rounds.items()}
+
+    def ratio(self, name: str) -> float | None:
+        """Our time in parts of that of `name`, or of the `fastest` of the others; None without both."""
+        if name == "fastest":
+            others = [self.ratio(other) for other in self.rounds if other != "glowpy"]
+            return max((ratio for ratio in others if ratio is not None), default=None)
+        if not {name, "glowpy"} <= self.rounds.keys():
+            return None
+        pairs = zip(self.rounds["glowpy"], self.rounds[name], strict=True)
+        return median(own / other for own, other in pairs)
+
+
+def geometric_mean(rows: Sequence[Row], name: str) -> float | None:
+    """Of our times in parts of those of `name`, over the networks that have both; None if there are none."""
+    ratios = [ratio for row in rows if (ratio := row.ratio(name)) is not None]
+    return exp(fmean(map(log, ratios))) if ratios else None
+
+
+def two_digits(ratio: float | None) -> str:
+    """A ratio in a table; a dash where there is none."""
+    return "-" if ratio is None else f"{ratio:.2f}"

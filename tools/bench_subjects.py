@@ -1,0 +1,101 @@
+"""The networks that `tools/bench.py` times: files, what they are fed, and what they have to compute.
+
+* The nine light networks of `tools/zoo.py` with random weights, and ONNX files of yours, on random inputs. What they
+  have to compute is what onnxruntime computes.
+* What PyTorch exports of the networks in `tools/exports/`, in the widths that people use, with fixed extents. What
+  they have to compute is what PyTorch computes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from glowpy.cli.bench_peers import Inputs
+from glowpy.cli.model import load_model, random_array
+from glowpy.core.tensor import Array
+from tools.zoo import NAMES, initialised
+
+__all__ = ["TABLE", "Subject", "prepared", "unknown"]
+
+TABLE = (
+    *NAMES,
+    *("resnet18", "mobilenetv2", "efficientnet", "convnext", "unet", "detector", "swin", "vit"),
+    *("bert", "gpt2 prefill", "gpt2 decode", "llama decode", "lstm"),
+)
+"""Every network that is timed if none is named."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to time.
+
+    Attributes:
+        name: What it is called.
+        path: Its file, which is there inside the `with`.
+        inputs: What it is fed.
+        expected: What it has to compute.
+    """
+
+    name: str
+    path: Path
+    inputs: Inputs
+    expected: Sequence[Array]
+
+
+def unknown(names: Sequence[str]) -> list[str]:
+    """Those that are neither networks nor ONNX files."""
+    return [name for name in names if not name.endswith(".onnx") and name not in TABLE]
+
+
+@contextmanager
+def prepared(name: str, folder: Path, *, small: bool, keep: bool) -> Iterator[Subject]:
+    """A network inside the `with`.
+
+    Args:
+        name: One of TABLE, or an ONNX file.
+        folder: Where its file is written.
+        small: Whether an export is as small as in tests.
+        keep: Whether the file stays there.
+    """
+    if name.endswith(".onnx"):
+        yield _file(Path(name).stem, Path(name))
+        return
+    path = folder / f"{name.replace(' ', '-')}.onnx"
+    if name in NAMES:
+        onnx.save(initialised(name), path)
+        yield _file(name, path)
+    else:
+        yield _export(name, path, small=small)
+    if not keep:
+        path.unlink()
+
+
+def _file(name: str, path: Path) -> Subject:
+    function, rng = load_model(str(path)).main, np.random.default_rng(0)
+    inputs = {port.original: random_array(port.type, rng) for port in function.inputs}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong is in the exception
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return Subject(name, path, inputs, session.run(None, inputs))
+
+
+def _export(name: str, path: Path, *, small: bool) -> Subject:
+    """Nothing of it is open in the file, so that no runtime has to be ready for other extents."""
+    catalogue: Any = importlib.import_module(
+        "tools.exports.catalogue"
+    )  # PyTorch is not always there
+    export = replace(catalogue.TIMED[name], free={})
+    size = export.small if small else export.large
+    network, tensors = catalogue.made(export, size), catalogue.inputs(export, size.extents)
+    catalogue.exported(export, network, tensors, path, dynamo=False)
+    inputs = {name: tensor.numpy() for name, tensor in tensors.items()}
+    return Subject(name, path, inputs, catalogue.outputs(network, tensors))
