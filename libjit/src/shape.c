@@ -51,14 +51,18 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
   return offset;
 }
 
-/// Everything for elements of one type. SIDE elements in a row or column are transposed in registers: in log2(SIDE) rounds,
-/// each of which interleaves the first half of the rows with the second.
-#define MOVES(suffix, type, SIDE)                                                                                              \
-  typedef type row_##suffix __attribute__((ext_vector_type(SIDE), aligned(sizeof(type)), may_alias));                          \
+/// A square of SIDE x SIDE elements is transposed in registers: in log2(SIDE) rounds, each of which interleaves the first half of
+/// the rows with the second. The last squares of a plane, which has one at least, overlap the ones before.
+///
+/// The buffer whose lines lie farther apart is walked along its lines, and SIDE of its lines at a time become whole: distances are
+/// often powers of two, so that all of them meet in one set of the cache.
+#define SQUARES(suffix, type, SIDE)                                                                                            \
+  typedef type row_##suffix##_##SIDE __attribute__((ext_vector_type(SIDE), aligned(sizeof(type)), may_alias));                 \
                                                                                                                                \
-  INLINE void transpose_block_##suffix(type *restrict result, const type *restrict input, dim_t to_row, dim_t from_col) {      \
-    row_##suffix rows[SIDE], mixed[SIDE];                                                                                      \
-    UNROLL for (int i = 0; i < SIDE; i++) rows[i] = *(const row_##suffix *)(input + i * from_col);                             \
+  INLINE void transpose_square_##suffix##_##SIDE(type *restrict result, const type *restrict input, dim_t to_row,              \
+                                                 dim_t from_col) {                                                             \
+    row_##suffix##_##SIDE rows[SIDE], mixed[SIDE];                                                                             \
+    UNROLL for (int i = 0; i < SIDE; i++) rows[i] = *(const row_##suffix##_##SIDE *)(input + i * from_col);                    \
     UNROLL for (int round = 1; round < SIDE; round *= 2) {                                                                     \
       UNROLL for (int i = 0; i < SIDE / 2; i++) {                                                                              \
         mixed[2 * i] = LOW_HALVES_##SIDE(rows[i], rows[i + SIDE / 2]);                                                         \
@@ -66,23 +70,39 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
       }                                                                                                                        \
       UNROLL for (int i = 0; i < SIDE; i++) rows[i] = mixed[i];                                                                \
     }                                                                                                                          \
-    UNROLL for (int i = 0; i < SIDE; i++) *(row_##suffix *)(result + i * to_row) = rows[i];                                    \
+    UNROLL for (int i = 0; i < SIDE; i++) *(row_##suffix##_##SIDE *)(result + i * to_row) = rows[i];                           \
   }                                                                                                                            \
                                                                                                                                \
+  INLINE void transpose_squares_##suffix##_##SIDE(type *restrict result, const type *restrict input, dim_t rows, dim_t cols,   \
+                                                  dim_t to_row, dim_t from_col) {                                              \
+    enum { PIECE = LINE_BYTES / sizeof(type) > SIDE ? LINE_BYTES / sizeof(type) : SIDE };                                      \
+    bool across = from_col > to_row;                                                                                           \
+    dim_t far = across ? cols : rows, near = across ? rows : cols;                                                             \
+    for (dim_t far0 = 0; far0 < far; far0 += PIECE)                                                                            \
+      for (dim_t near0 = 0; near0 < near; near0 += PIECE)                                                                      \
+        for (dim_t i = far0; i < min_dim(far0 + PIECE, far); i += SIDE)                                                        \
+          for (dim_t k = near0; k < min_dim(near0 + PIECE, near); k += SIDE) {                                                 \
+            dim_t line = min_dim(i, far - SIDE), at = min_dim(k, near - SIDE);                                                 \
+            dim_t r = across ? at : line, c = across ? line : at;                                                              \
+            transpose_square_##suffix##_##SIDE(result + r * to_row + c, input + r + c * from_col, to_row, from_col);           \
+          }                                                                                                                    \
+  }
+
+/// Everything for elements of one type. Squares have WIDE or else SIDE elements in a row.
+#define MOVES(suffix, type, SIDE, WIDE)                                                                                        \
   /* result[r * to_row + c] = input[r + c * from_col] */                                                                       \
   INLINE void transpose_plane_##suffix(type *restrict result, const type *restrict input, dim_t rows, dim_t cols,              \
                                        dim_t to_row, dim_t from_col) {                                                         \
-    enum { PIECE = LINE_BYTES / sizeof(type) > SIDE ? LINE_BYTES / sizeof(type) : SIDE };                                      \
-    dim_t whole_rows = rows / SIDE * SIDE, whole_cols = cols / SIDE * SIDE;                                                    \
-    for (dim_t r0 = 0; r0 < whole_rows; r0 += PIECE)                                                                           \
-      for (dim_t c0 = 0; c0 < whole_cols; c0 += PIECE)                                                                         \
-        for (dim_t r = r0; r < min_dim(r0 + PIECE, whole_rows); r += SIDE)                                                     \
-          for (dim_t c = c0; c < min_dim(c0 + PIECE, whole_cols); c += SIDE)                                                   \
-            transpose_block_##suffix(result + r * to_row + c, input + r + c * from_col, to_row, from_col);                     \
-    for (dim_t r = 0; r < whole_rows; r++)                                                                                     \
-      for (dim_t c = whole_cols; c < cols; c++) result[r * to_row + c] = input[r + c * from_col];                              \
-    for (dim_t c = 0; c < cols; c++)                                                                                           \
-      for (dim_t r = whole_rows; r < rows; r++) result[r * to_row + c] = input[r + c * from_col];                              \
+    if (rows >= WIDE && cols >= WIDE)                                                                                          \
+      transpose_squares_##suffix##_##WIDE(result, input, rows, cols, to_row, from_col);                                        \
+    else if (rows >= SIDE && cols >= SIDE)                                                                                     \
+      transpose_squares_##suffix##_##SIDE(result, input, rows, cols, to_row, from_col);                                        \
+    else if (rows < cols)                                                                                                      \
+      for (dim_t c = 0; c < cols; c++)                                                                                         \
+        for (dim_t r = 0; r < rows; r++) result[r * to_row + c] = input[r + c * from_col];                                     \
+    else                                                                                                                       \
+      for (dim_t r = 0; r < rows; r++)                                                                                         \
+        for (dim_t c = 0; c < cols; c++) result[r * to_row + c] = input[r + c * from_col];                                     \
   }                                                                                                                            \
                                                                                                                                \
   INLINE void copy_plane_##suffix(type *restrict result, const type *restrict input, plane_t plane) {                          \
@@ -142,7 +162,19 @@ INLINE dim_t offset_of(const ints_t *strides, const ints_t *position) {
 #define LOW_HALVES_16(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define HIGH_HALVES_16(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
-MOVES(x8, uint8_t, 16)
-MOVES(x16, uint16_t, 8)
-MOVES(x32, uint32_t, 8)
-MOVES(x64, uint64_t, 4)
+SQUARES(x8, uint8_t, 16)
+SQUARES(x16, uint16_t, 8)
+SQUARES(x32, uint32_t, 8)
+SQUARES(x64, uint64_t, 4)
+
+MOVES(x8, uint8_t, 16, 16)
+MOVES(x16, uint16_t, 8, 8)
+#if VECTOR_BYTES == 64
+SQUARES(x32, uint32_t, 16)
+SQUARES(x64, uint64_t, 8)
+MOVES(x32, uint32_t, 8, 16)
+MOVES(x64, uint64_t, 4, 8)
+#else
+MOVES(x32, uint32_t, 8, 8)
+MOVES(x64, uint64_t, 4, 4)
+#endif

@@ -14,7 +14,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ReshapeNode, SplatNode, TransposeNode
+from glowpy.graph.nodes_gen import GatherNode, ReshapeNode, SplatNode, TransposeNode
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.graph.fold_transpose import merge
 from glowpy.opt.permutation import inverse, is_identity, keeps_order
@@ -29,7 +29,7 @@ __all__ = ["SinkTransposePass"]
 class SinkTransposePass(RewritePass):
     """Moves transposes from the inputs of a node to its result.
 
-    Element-wise nodes, concat, reductions, softmax, pad, slice and those reshapes that only split
+    Element-wise nodes, concat, reductions, softmax, pad, slice, gathers and those reshapes that only split
     or merge neighbouring dimensions do not care about the order of dimensions. Constants are
     transposed at once; scalars need not be. A network imported from NCHW, where each convolution
     has a transpose on either side, keeps only those at its inputs and outputs.
@@ -106,6 +106,16 @@ class SinkTransposePass(RewritePass):
             if spec.dimensions
         }
         return _transposed(f, n, _rebuilt(f, n, [above.input], attrs, above.shuffle), above.shuffle)
+
+    @rule
+    def pass_gather(self, f: Function, n: GatherNode, why: Why) -> Replacement:
+        """Renumbers the axis of a gather that leaves the number of dimensions as it is."""
+        above = _above(n, n.inputs[:1], why)
+        if above is None or n.indices.type.rank != 1:
+            return None
+        attrs: dict[str, Attr] = {"axis": above.shuffle[n.axis]}
+        moved = _rebuilt(f, n, [above.input, n.indices], attrs, above.shuffle)
+        return _transposed(f, n, moved, above.shuffle)
 
     @rule
     def pass_reshape(self, f: Function, n: ReshapeNode, why: Why) -> Replacement:

@@ -52,6 +52,9 @@ __all__ = ["UNIT_BYTES", "Along", "Cut", "cut_of"]
 UNIT_BYTES = 1 << 16
 """At least so much is read and written by a unit: less takes no longer than to hand it to a thread."""
 
+_TRANSPOSED = 4
+"""Units of a transposition are so many times as large: it reads or writes lines far apart, which are fetched ahead if they are long."""
+
 _UNITS = 8
 """Enough for threads to share, so that an outer dimension is taken even if an inner one has more."""
 
@@ -135,8 +138,9 @@ def _parts(inst: Instruction, dimension: Dimension) -> Cut | None:
     if isinstance(extent, Expr):
         return None  # parts could not be equal
     size = sum(value.type.room // extent * along.times for value, along in moved if not along.whole)
+    least = UNIT_BYTES * (_TRANSPOSED if isinstance(inst, TransposeInst) else 1)
     for part in _divisors(extent)[:-1]:
-        if part * size >= UNIT_BYTES and _at_lines(moved, part):
+        if part * size >= least and _at_lines(moved, part):
             return Cut(extent // part, part, dimension)
     return None
 
