@@ -9,6 +9,36 @@
 /// Elements that go through a function at once: their loop has a constant length and no aliases, so it vectorises.
 #define BLOCK 64
 
+/// Whether the processor has the square roots of a vector.
+#define ROOTS_OF_VECTORS (SQRT_F32_IN_HARDWARE && SQRT_F64_IN_HARDWARE)
+
+/// Vectors that are summed side by side, to hide the latency of one addition.
+#define ACCUMULATORS 4
+
+/// Vectors of a row that stay in registers.
+#define HELD 8
+
+/// exp(x) * EXP_SCALE for x of at most 0, or NaN: one power of two is enough where no result is subnormal, and so small a number
+/// that it is nothing where x is below -104.
+#define EXP_SCALE 0x1p24f
+INLINE vf exp_scaled_f32(vf x) {
+  vf lowest = (vf){0} - 104.0f;
+  __typeof__(x < lowest) low = x < lowest;
+  x = (vf)((low & (__typeof__(low))lowest) | (~low & (__typeof__(low))x));
+  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 151.0f);
+  vf k = shifted - (ROUNDER_F32 + 151.0f);
+  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, z = r * r;
+  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
+  vf scale = (vf)((vi)shifted << 23);
+  return scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
+}
+INLINE vd exp_scaled_f64(vd x) {
+  double block[DOUBLE_LANES];
+  for (int i = 0; i < DOUBLE_LANES; i++) block[i] = math_exp_f64(x[i]) * EXP_SCALE;
+  for (int i = 0; i < DOUBLE_LANES; i++) x[i] = block[i];
+  return x;
+}
+
 /// exp(x) for x of at most 0, to 1e-6 times -x, in little code; 0 where that is below 1e-37.
 INLINE float exp_below_f32(float x) { return x < -86.0f ? 0.0f : exp2_short_f32(x * 0x1.715476p+0f); }
 INLINE double exp_below_f64(double x) { return math_exp_f64(x); }
@@ -20,6 +50,17 @@ LATE plane_t plane_around(const ints_t *shape, const ints_t *result_strides, con
       walk.loop[i].size = i == MAX_RANK - (shape->size - 1 - axis) ? 1 : walk.loop[i].size;
   return plane_of(walk, ANY_LOOP);
 }
+
+/// 1 / x^1.5 of what is not negative, to 3 ULP: Newton's steps towards the root of 1 / x take less than a division and a root.
+INLINE vf inverse_power_f32(vf x) {
+  vf most = (vf){0} + 0x1p126f;
+  __typeof__(x > most) above = x > most;
+  x = (vf)((above & (__typeof__(above))most) | (~above & (__typeof__(above))x));
+  vf half = x * 0.5f, root = (vf)(0x5f3759df - ((vi)x >> 1));
+  UNROLL for (int step = 0; step < 3; step++) root *= 1.5f - half * root * root;
+  return root * root * root;
+}
+INLINE vd inverse_power_f64(vd x) { return 1 / (x * __builtin_elementwise_sqrt(x)); }
 
 #include "as_f32.h"
 #include "norm.c"
@@ -33,8 +74,8 @@ INLINE T OF(divide_by_power)(T x, T s, T beta) {
   return x / OF(math_pow)(s, beta);
 }
 
-/// Channels [first, last) of one pixel, whose windows reach beyond the channels there are.
-INLINE void OF(normalize_edge)(T *restrict result, const T *restrict input, dim_t channels, dim_t first, dim_t last,
+/// Channels [first, last) of one pixel, one after the other.
+INLINE void OF(normalize_few)(T *restrict result, const T *restrict input, dim_t channels, dim_t first, dim_t last,
                                dim_t size, T factor, T beta, T k) {
   for (dim_t c = first; c < last; c++) {
     dim_t from = c - (size - 1) / 2, sum_first = max_dim(from, 0), sum_last = min_dim(from + size, channels);
@@ -44,25 +85,65 @@ INLINE void OF(normalize_edge)(T *restrict result, const T *restrict input, dim_
   }
 }
 
+/// A vector of channels of a pixel, from `first` on, whose windows are all `inside` the pixel, or not: what belongs to others is read
+/// and left out.
+INLINE void OF(normalize_lanes)(T *restrict result, const T *restrict input, dim_t channels, dim_t first, dim_t size,
+                                T factor, T beta, T k, bool inside) {
+  V sum = {0};
+  for (dim_t i = 0; i < size; i++) {
+    dim_t shift = i - (size - 1) / 2;
+    V x = *(const V *)(input + first + shift);
+    if (!inside)
+      UNROLL for (int lane = 0; lane < W; lane++) {
+        dim_t channel = first + shift + lane;
+        x[lane] = channel >= 0 && channel < channels ? x[lane] : 0;
+      }
+    sum += x * x;
+  }
+  V x = *(const V *)(input + first), base = k + factor * sum;
+  if (beta == (T)0.75)
+    x *= OF(inverse_power)(__builtin_elementwise_sqrt(base));
+  else if (beta == (T)0.5)
+    x /= __builtin_elementwise_sqrt(base);
+  else
+    for (int lane = 0; lane < W; lane++) x[lane] = OF(divide_by_power)(x[lane], base[lane], beta);
+  *(V *)(result + first) = x;
+}
+
+/// The same at an end of a pixel, which may be the first or the last of all: beyond these is nothing that may be read.
+INLINE void OF(normalize_end)(T *restrict result, const T *restrict input, dim_t channels, dim_t first, dim_t size, T factor,
+                              T beta, T k, bool begins, bool ends) {
+  if ((begins && first < (size - 1) / 2) || (ends && first + W + size / 2 > channels))
+    OF(normalize_few)(result, input, channels, first, first + W, size, factor, beta, k);
+  else
+    OF(normalize_lanes)(result, input, channels, first, size, factor, beta, k, false);
+}
+
+/// Whether pixels are computed in vectors: these are not longer than a pixel, and no window reaches farther than a vector.
+INLINE bool OF(in_vectors)(dim_t channels, dim_t size) {
+  return W > 1 && ROOTS_OF_VECTORS && !libjit_small && channels >= W && size <= W;
+}
+
 /// input / (k + alpha / size * sum of squares of the `size` channels around)^beta; channels are the last dimension.
 KERNEL void OF(libjit_local_response_normalization)(T *result, const T *input, const ints_t *result_shape,
                                                     const ints_t *input_shape, dim_t size, float alpha, float beta,
                                                     float k) {
   dim_t channels = input_shape->at[input_shape->size - 1];
   dim_t pixels = count_between(input_shape, 0, input_shape->size - 1);
-  dim_t before = min_dim((size - 1) / 2, channels);
-  dim_t inside = max_dim(channels - size / 2, before);  // here ends what has its whole window
   T factor = (T)alpha / (T)size;
   for (dim_t pixel = 0; pixel < pixels; pixel++) {
     const T *restrict from = input + pixel * channels;
     T *restrict to = result + pixel * channels;
-    OF(normalize_edge)(to, from, channels, 0, before, size, factor, beta, k);
-    for (dim_t c = before; c < inside; c++) {
-      T sum = 0;
-      UNROLL for (dim_t i = 0; i < size; i++) sum += from[c - before + i] * from[c - before + i];
-      to[c] = OF(divide_by_power)(from[c], k + factor * sum, beta);
+    if (!OF(in_vectors)(channels, size)) {
+      OF(normalize_few)(to, from, channels, 0, channels, size, factor, beta, k);
+      continue;
     }
-    OF(normalize_edge)(to, from, channels, inside, channels, size, factor, beta, k);
+    bool begins = pixel == 0, ends = pixel == pixels - 1;
+    dim_t c = W;
+    OF(normalize_end)(to, from, channels, 0, size, factor, beta, k, begins, ends);
+    for (; c + W + size / 2 <= channels; c += W) OF(normalize_lanes)(to, from, channels, c, size, factor, beta, k, true);
+    for (; c < channels; c += W)
+      OF(normalize_end)(to, from, channels, min_dim(c, channels - W), size, factor, beta, k, begins, ends);
   }
 }
 
@@ -73,22 +154,37 @@ INLINE V OF(larger_lanes)(V a, V b) {
   return (V)((take & (__typeof__(take))a) | (~take & (__typeof__(take))b));
 }
 
-/// The largest of `n` neighbours; anything if one is NaN, which makes the sum NaN and with it all results.
-INLINE T OF(largest)(const T *input, dim_t n) {
-  T top = -(T)__builtin_inf();
-  dim_t i = 0;
-  if (n >= W) {
-    V lanes = *(const V *)input;
-    for (i = W; i + W <= n; i += W) lanes = OF(larger_lanes)(lanes, *(const V *)(input + i));
-    UNROLL for (int half = W / 2; half > 0; half /= 2) {
-      V others = lanes;
-      UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
-      lanes = OF(larger_lanes)(lanes, others);
-    }
-    top = lanes[0];
+/// The largest element of a vector; anything if one is NaN.
+INLINE T OF(largest_lane)(V lanes) {
+  UNROLL for (int half = W / 2; half > 0; half /= 2) {
+    V others = lanes;
+    UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
+    lanes = OF(larger_lanes)(lanes, others);
   }
-  for (; i < n; i++) top = OF(larger)(top, input[i]);
-  return top;
+  return lanes[0];
+}
+
+INLINE T OF(sum_of_lanes)(V lanes) {
+  UNROLL for (int half = W / 2; half > 0; half /= 2) {
+    V others = lanes;
+    UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
+    lanes += others;
+  }
+  return lanes[0];
+}
+
+/// The largest of `n` neighbours, a vector of them at least; anything if one is NaN, which makes the sum NaN and with it all
+/// results.
+INLINE T OF(largest)(const T *input, dim_t n) {
+  V lanes[ACCUMULATORS];
+  dim_t i = 0;
+  UNROLL for (int k = 0; k < ACCUMULATORS; k++) lanes[k] = *(const V *)input;
+  for (; i + ACCUMULATORS * W <= n; i += ACCUMULATORS * W)
+    UNROLL for (int k = 0; k < ACCUMULATORS; k++) lanes[k] = OF(larger_lanes)(lanes[k], *(const V *)(input + i + k * W));
+  for (; i + W <= n; i += W) lanes[0] = OF(larger_lanes)(lanes[0], *(const V *)(input + i));
+  lanes[0] = OF(larger_lanes)(lanes[0], *(const V *)(input + n - W));
+  UNROLL for (int k = 1; k < ACCUMULATORS; k++) lanes[0] = OF(larger_lanes)(lanes[0], lanes[k]);
+  return OF(largest_lane)(lanes[0]);
 }
 
 /// exp(x - shift) for x of at most `shift`, with what rounding the difference lost: all of it where -x is at most `shift` (Dekker's
@@ -100,39 +196,82 @@ INLINE T OF(exp_less)(T x, T shift) {
   return power * (lost < 1 ? lost : 1) + power;
 }
 
-/// result = exp(input - shift), in place or not; returns the sum. `result` may be NULL.
-INLINE T OF(exp_block)(T *result, const T *input, T shift, dim_t n) {
-  T block[BLOCK], sum = 0;
+/// The same of a vector, times `EXP_SCALE`.
+INLINE V OF(exp_less_lanes)(V x, T shift) {
+  V difference = x - shift;
+  V lost = x - (difference + shift), power = OF(exp_scaled)(difference), one = (V){0} + 1;
+  __typeof__(lost < one) little = lost < one;
+  lost = (V)((little & (__typeof__(little))lost) | (~little & (__typeof__(little))one));
+  return power * lost + power;
+}
+
+/// (log of) softmax of `n` neighbours, a vector of them at least. What is left at the end is a part of the last whole vector of
+/// the row, which is read before anything is written.
+INLINE void OF(softmax_long_row)(T *result, const T *input, dim_t n, bool log) {
+  T shift = OF(largest)(input, n);
+  V sums[ACCUMULATORS] = {{0}}, last = *(const V *)(input + n - W);
+  dim_t i = 0;
+  for (; i + ACCUMULATORS * W <= n; i += ACCUMULATORS * W)
+    UNROLL for (int k = 0; k < ACCUMULATORS; k++) {
+      V power = OF(exp_less_lanes)(*(const V *)(input + i + k * W), shift);
+      sums[k] += power;
+      if (!log) *(V *)(result + i + k * W) = power;
+    }
+  for (; i + W <= n; i += W) {
+    V power = OF(exp_less_lanes)(*(const V *)(input + i), shift);
+    sums[0] += power;
+    if (!log) *(V *)(result + i) = power;
+  }
+  if (i < n) {
+    V power = OF(exp_less_lanes)(last, shift), rest = power;
+    UNROLL for (int lane = 0; lane < W; lane++) rest[lane] = lane < W - (n - i) ? 0 : rest[lane];
+    sums[1] += rest;
+    if (!log) *(V *)(result + n - W) = power;
+  }
+  UNROLL for (int k = 1; k < ACCUMULATORS; k++) sums[0] += sums[k];
+  T sum = OF(sum_of_lanes)(sums[0]);
+  if (!log) {
+    T factor = 1 / sum;
+    for (i = 0; i < n; i++) result[i] *= factor;
+    return;
+  }
+  T log_sum = OF(math_log)(sum / EXP_SCALE);
+  for (i = 0; i + W <= n; i += W) *(V *)(result + i) = *(const V *)(input + i) - shift - log_sum;
+  if (i < n) *(V *)(result + n - W) = last - shift - log_sum;
+}
+
+/// (log of) softmax of `n` neighbours, from one to HELD vectors of them, which stay in registers.
+INLINE void OF(softmax_held_row)(T *result, const T *input, dim_t n, bool log) {
+  V row[HELD], top = *(const V *)input, sums = {0};
+  dim_t vectors = (n + W - 1) / W, again = vectors * W - n;  // elements that the last vector has in common with the one before
+  for (dim_t k = 0; k < vectors; k++) row[k] = *(const V *)(input + min_dim(k * W, n - W));
+  for (dim_t k = 1; k < vectors; k++) top = OF(larger_lanes)(top, row[k]);
+  T shift = OF(largest_lane)(top);
+  for (dim_t k = 0; k < vectors; k++) {
+    V power = OF(exp_less_lanes)(row[k], shift), part = power;
+    UNROLL for (int lane = 0; lane < W; lane++) part[lane] = k == vectors - 1 && lane < again ? 0 : part[lane];
+    sums += part;
+    row[k] = log ? row[k] : power;
+  }
+  T sum = OF(sum_of_lanes)(sums), factor = 1 / sum, log_sum = log ? OF(math_log)(sum / EXP_SCALE) : 0;
+  for (dim_t k = 0; k < vectors; k++)
+    *(V *)(result + min_dim(k * W, n - W)) = log ? row[k] - shift - log_sum : row[k] * factor;
+}
+
+/// (log of) softmax of `n` neighbours, fewer than a vector.
+INLINE void OF(softmax_short_row)(T *result, const T *input, dim_t n, bool log) {
+  T block[W], shift = -(T)__builtin_inf(), sum = 0;
+  for (dim_t i = 0; i < n; i++) shift = OF(larger)(shift, input[i]);
   for (dim_t i = 0; i < n; i++) block[i] = input[i];
   for (dim_t i = 0; i < n; i++) {
 #pragma clang fp reassociate(on)
-    block[i] = OF(exp_less)(block[i], shift);
-    sum += block[i];
+    T power = OF(exp_less)(block[i], shift);
+    sum += power;
+    if (!log) block[i] = power;
   }
-  if (result)
-    for (dim_t i = 0; i < n; i++) result[i] = block[i];
-  return sum;
-}
-
-INLINE void OF(subtract_block)(T *result, const T *input, T shift, T log_sum, dim_t n) {
-  T block[BLOCK];
-  for (dim_t i = 0; i < n; i++) block[i] = input[i] - shift - log_sum;
+  T log_sum = log ? OF(math_log)(sum) : 0, factor = 1 / sum;
+  for (dim_t i = 0; i < n; i++) block[i] = log ? block[i] - shift - log_sum : block[i] * factor;
   for (dim_t i = 0; i < n; i++) result[i] = block[i];
-}
-
-/// (log of) softmax of `n` neighbours.
-INLINE void OF(softmax_row)(T *result, const T *input, dim_t n, bool log) {
-  T shift = OF(largest)(input, n), sum = 0;
-  dim_t i = 0;
-  for (; i + BLOCK <= n; i += BLOCK) sum += OF(exp_block)(log ? NULL : result + i, input + i, shift, BLOCK);
-  sum += OF(exp_block)(log ? NULL : result + i, input + i, shift, n % BLOCK);
-  if (!log) {
-    for (i = 0; i < n; i++) result[i] /= sum;
-    return;
-  }
-  T log_sum = OF(math_log)(sum);
-  for (i = 0; i + BLOCK <= n; i += BLOCK) OF(subtract_block)(result + i, input + i, shift, log_sum, BLOCK);
-  OF(subtract_block)(result + i, input + i, shift, log_sum, n % BLOCK);
 }
 
 /// (log of) softmax of `n` elements that lie apart as `along` says, an element at a time.
@@ -162,13 +301,12 @@ INLINE void OF(softmax_columns)(T *result, const T *input, dim_t n, dim_t cols, 
     if (log) continue;
     for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
   }
-  if (log)
-    for (dim_t c = 0; c < cols; c++) sum[c] = OF(math_log)(sum[c]);
+  for (dim_t c = 0; c < cols; c++) sum[c] = log ? OF(math_log)(sum[c]) : 1 / sum[c];
   for (dim_t i = 0; i < n; i++) {
     const T *from = log ? input + i * along.from : result + i * along.to;
     dim_t step = log ? across.from : across.to;
     for (dim_t c = 0; c < cols; c++) block[c] = from[c * step];
-    for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] / sum[c];
+    for (dim_t c = 0; c < cols; c++) block[c] = log ? block[c] - shift[c] - sum[c] : block[c] * sum[c];
     for (dim_t c = 0; c < cols; c++) result[i * along.to + c * across.to] = block[c];
   }
 }
@@ -193,7 +331,14 @@ INLINE void OF(softmax)(T *result, const T *input, const ints_t *shape, const in
         continue;
       }
       if (along.to == 1 && along.from == 1) {
-        for (; c < col.size; c++) OF(softmax_row)(to + c * col.to, from + c * col.from, n, log);
+        for (; c < col.size; c++) {
+          if (n > HELD * W)
+            OF(softmax_long_row)(to + c * col.to, from + c * col.from, n, log);
+          else if (n >= W)
+            OF(softmax_held_row)(to + c * col.to, from + c * col.from, n, log);
+          else
+            OF(softmax_short_row)(to + c * col.to, from + c * col.from, n, log);
+        }
         continue;
       }
       for (; c + BLOCK <= col.size; c += BLOCK)

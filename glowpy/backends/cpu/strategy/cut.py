@@ -53,7 +53,7 @@ UNIT_BYTES = 1 << 16
 """At least so much is read and written by a unit: less takes no longer than to hand it to a thread."""
 
 _TRANSPOSED = 4
-"""Units of a transposition are so many times as large: it reads or writes lines far apart, which are fetched ahead if they are long."""
+"""Units of a transposition are so many times as large: lines far apart are fetched ahead if they are long."""
 
 _UNITS = 8
 """Enough for threads to share, so that an outer dimension is taken even if an inner one has more."""
