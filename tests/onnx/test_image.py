@@ -181,6 +181,10 @@ def test_pads_gather_what_they_add() -> None:
 
 
 def test_images_shrink_first_and_grow_in_the_longest_pieces() -> None:
-    larger, narrower = (np.array([1, 1, *factors], np.float32) for factors in ((2, 2), (2, 1 / 3)))
-    assert gathered("Resize", None, larger) == [(1, 1, 8, 18), (1, 1, 16, 18)]
-    assert gathered("Resize", None, narrower) == [(1, 1, 8, 3), (1, 1, 16, 3)]
+    def scaled(*factors: float) -> list[tuple[Dim, ...]]:
+        return gathered("Resize", None, np.array([1, 1, *factors], np.float32))
+
+    assert scaled(1.5, 1.5) == [(1, 1, 8, 13), (1, 1, 12, 13)]
+    assert scaled(1.5, 1 / 3) == [(1, 1, 8, 3), (1, 1, 12, 3)]
+    assert scaled(2, 3) == []  # repeated, both at once
+    assert scaled(2, 1 / 3) == [(1, 1, 8, 3)]

@@ -1,14 +1,16 @@
 """Import of resampling: Resize and Upsample, one dimension after the other.
 
 Where each output element lies in the input follows from the sizes, so a resampled dimension is a sum of gathers, each
-times weights: one gather for the nearest element, two for lines, four for cubics, more where several are averaged.
+times weights: one gather for the nearest element, two for lines, four for cubics, more where several are averaged. None
+is needed where elements are only repeated, all equally often.
 Indices and weights are constant where sizes are, and computed when the network runs where these are symbolic.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
@@ -17,9 +19,9 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
-from glowpy.core.type import Type
+from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, filled, full
+from glowpy.importer.onnx.data_movement import broadcast, convert, filled, full, reshape
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -171,6 +173,7 @@ def _resampled(
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
     outside: list[tuple[int, Numbers]] = []
+    repeats: dict[int, int] = {}
     # What shrinks goes first, then what grows, last dimensions before others: so little is moved, in long pieces.
     order = sorted(
         range(len(sampling)), key=lambda axis: _grows(sampling[axis]) * (len(sampling) - axis)
@@ -183,14 +186,18 @@ def _resampled(
         kind = ElemKind.F32 if mode == "nearest" else ElemKind.F64
         places = _places(n, dim, coordinates, counted(n, dim.count).to(kind))
         taps: _Taps
+        outside.append((axis, (places < 0) | (places > dim.size - 1)))
         if mode == "nearest":
             grows = dim.scale is None or dim.scale >= 1
-            index = _nearest(n, places, nearest or ("floor" if grows else "ceil"))
-            taps = [(_inside(index, dim), None)]
+            index = _inside(_nearest(n, places, nearest or ("floor" if grows else "ceil")), dim)
+            if _is_repetition(dim, index) and value.type.rank + len(repeats) < MAX_RANK:
+                repeats[axis] = static([dim.count])[0] // static([dim.size])[0]
+                continue
+            taps = [(index, None)]
         else:
             taps = _taps(n, dim, places, value.type.kind, cubic=mode == "cubic")
         value = _gathered(n, n.operand(value), axis, taps)
-        outside.append((axis, (places < 0) | (places > dim.size - 1)))
+    value = _repeated(n, value, repeats)
     result = _extrapolated(n, value, outside) if cropped else value
     if own.is_integer and mode != "nearest":
         result = n.f.create_round(n.name, n.operand(result)).result
@@ -199,6 +206,27 @@ def _resampled(
 
 def _grows(dim: _Sampling) -> bool:
     return likely_extent(dim.count) > likely_extent(dim.size)
+
+
+def _is_repetition(dim: _Sampling, index: Numbers) -> bool:
+    """Whether every element is taken equally often, one after the other."""
+    taken = index.known
+    if taken is None or isinstance(dim.size, Expr) or not dim.size or len(taken) % dim.size:
+        return False
+    return bool((taken == np.arange(len(taken)) // (len(taken) // dim.size)).all())
+
+
+def _repeated(n: OnnxNode, value: Value, repeats: Mapping[int, int]) -> Value:
+    """Every element so many times in a row as `repeats` says for an axis: of all axes at once."""
+    if not repeats:
+        return value
+    shape = value.type.shape
+    parts = [
+        (size, repeats[axis]) if axis in repeats else (size,) for axis, size in enumerate(shape)
+    ]
+    single = [extent for part in parts for extent in (part[0], *(1 for _ in part[1:]))]
+    wide = broadcast(n, reshape(n, value, single), tuple(itertools.chain(*parts)))
+    return reshape(n, wide, [math.prod(part) for part in parts])
 
 
 def _working_kind(kind: ElemKind) -> ElemKind:

@@ -24,6 +24,9 @@ from glowpy.support.text import Attr
 
 __all__ = ["SinkTransposePass"]
 
+_MOST_FOLLOWED = 16
+"""Element-wise nodes after a reshape that are looked at."""
+
 
 @dataclass(frozen=True)
 class SinkTransposePass(RewritePass):
@@ -216,7 +219,8 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
 
     If dimensions that are merged are no neighbours before the transpose, that is split in one that
     brings them together and one that can go below the reshape. That is done only where the latter
-    meets transposes: a channel shuffle (ShuffleNet) ends so between two convolutions.
+    meets transposes: a channel shuffle (ShuffleNet) ends so between two convolutions, and so does
+    a DepthToSpace with its activation.
     """
     source, shape = above.input, n.type.shape
     orders = _orders_before(source.type.shape, above.shuffle, shape)
@@ -224,14 +228,33 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
         return why.no("nothing is known of empty dimensions")
     first, order = orders
     if not keeps_order(source.type.shape, first):
-        meets = all(isinstance(user, TransposeNode) for user in n.result.users)
-        if is_identity(order) or not meets:
+        if is_identity(order) or not _meets_transposes(n.result):
             return why.no(
                 "the reshape merges dimensions that are not neighbours before the transpose"
             )
         source = f.create_transpose(above.name, source, first).result
     below = f.create_reshape(n.name, permuted(n.type, order), source)
     return _transposed(f, n, below, inverse(order))
+
+
+def _meets_transposes(value: NodeValue) -> bool:
+    """Whether transposes follow a value, at once or after few element-wise nodes of it and of constants."""
+    reached = [value]
+    for before in reached:
+        for user in before.users:
+            if isinstance(user, TransposeNode):
+                continue
+            if Trait.ELEMENTWISE not in user.SCHEMA.traits or len(user.results) != 1:
+                return False
+            if user.results[0] not in reached:
+                reached.append(user.results[0])
+        if len(reached) > _MOST_FOLLOWED:
+            return False
+    return all(
+        operand in reached or operand.constant is not None or operand.type.count == 1
+        for result in reached[1:]
+        for operand in result.node.inputs
+    )
 
 
 def _orders_before(
