@@ -239,21 +239,21 @@ def _past_reshape(f: Function, n: ReshapeNode, above: TransposeNode, why: Why) -
 
 def _meets_transposes(value: NodeValue) -> bool:
     """Whether transposes follow a value, at once or after few element-wise nodes of it and of constants."""
-    reached = [value]
+    reached, nodes = [value], set[Node]()
     for before in reached:
         for user in before.users:
-            if isinstance(user, TransposeNode):
+            if isinstance(user, TransposeNode) or user in nodes:
                 continue
             if Trait.ELEMENTWISE not in user.SCHEMA.traits or len(user.results) != 1:
                 return False
-            if user.results[0] not in reached:
-                reached.append(user.results[0])
-        if len(reached) > _MOST_FOLLOWED:
+            nodes.add(user)
+            reached.append(user.results[0])
+        if len(nodes) > _MOST_FOLLOWED:
             return False
+    operands = (operand for node in nodes for operand in node.inputs)
     return all(
         operand in reached or operand.constant is not None or operand.type.count == 1
-        for result in reached[1:]
-        for operand in result.node.inputs
+        for operand in operands
     )
 
 
