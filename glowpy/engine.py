@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
-from glowpy.core.extents import attr_at, symbols_of_attrs
-from glowpy.core.type import Type
 from glowpy.executable import CompiledFunction
+from glowpy.graph.alone import alone
 from glowpy.graph.function import Function, Module
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
@@ -21,7 +20,6 @@ from glowpy.support.progress import report
 
 __all__ = [
     "BACKENDS",
-    "alone",
     "backend_class",
     "backend_of",
     "compilation",
@@ -86,38 +84,6 @@ def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
     own = (cls for other in BACKENDS.values() for cls in other.instructions)
     others = (cls for operators in installed_operators() for cls in operators.instructions)
     return tuple(dict.fromkeys([*own, *backend.instructions, *others]))
-
-
-def alone(node: Node, *, likely: bool = False) -> Module:
-    """A network of one node: its constants are the same, everything else that it reads is an input.
-
-    If `likely`, symbols are their likely extents: what a node reads need not say what each of them is.
-    """
-    module = Module()
-    f = module.create_function("alone")
-    twins: dict[NodeValue, NodeValue] = {}
-    for index, value in enumerate(node.inputs):
-        name, constant = f"input{index}", value.constant
-        if constant is not None:
-            twins[value] = module.create_constant(name, constant.tensor).value
-        elif value not in twins:
-            own = _at_likely(value.type) if likely else value.type
-            twins[value] = module.create_placeholder(name, own).value
-    types = [_at_likely(result.type) if likely else result.type for result in node.results]
-    extents = {name: one.likely for name, one in symbols_of_attrs(node.attrs).items()}
-    attrs = {
-        name: attr_at(value, extents) if likely else value for name, value in node.attrs.items()
-    }
-    inputs = [twins[value] for value in node.inputs]
-    twin = f.add(type(node)(node.name, inputs, attrs, types, loc=node.loc))
-    for index, result in enumerate(twin.results):
-        output = module.create_placeholder(f"output{index}", result.type)
-        f.create_save("save", result, output)
-    return module
-
-
-def _at_likely(type: Type) -> Type:
-    return replace(type, shape=type.likely)
 
 
 def unsupported(node: Node, backend: Backend) -> list[str]:

@@ -23,6 +23,7 @@ __all__ = [
     "exact_option",
     "settings_option",
     "target_options",
+    "tune_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -68,6 +69,16 @@ def exact_option() -> Callable[[F], F]:
         "--exact",
         is_flag=True,
         help="No algorithm that rounds more: products with all their multiplications.",
+    )
+
+
+def tune_option() -> Callable[[F], F]:
+    """The option --tune of a verb, for `CpuOptions`."""
+    return click.option(
+        "--tune",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="Measure for so long how products are computed best here, and keep that; 0 uses what was kept.",
     )
 
 

@@ -9,7 +9,7 @@ import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
-from glowpy.cli.backends import backend_option, machine_code_backend, settings_option
+from glowpy.cli.backends import backend_option, machine_code_backend, settings_option, tune_option
 from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
 from glowpy.cli.bench_page import bench_page
 from glowpy.cli.bench_peers import PEERS
@@ -111,6 +111,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
 @backend_option("cpu")
 @settings_option()
+@tune_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
     models: tuple[str, ...],
@@ -131,6 +132,7 @@ def bench(
     seed: int,
     backend: str,
     settings: tuple[str, ...],
+    tune: float | None,
     as_json: bool,
 ) -> None:
     """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
@@ -139,7 +141,6 @@ def bench(
     in caches or memory. The roof is the least time for both: the machine's peaks are measured once and kept.
 
     Examples:
-      glowpy bench model.onnx
       glowpy bench model.onnx --layers
       glowpy bench a.onnx b.onnx --vs onnxruntime,openvino
       glowpy bench text.onnx --shape ids:1x128 --input ids=tokens.npy
@@ -153,7 +154,7 @@ def bench(
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, _chosen_core(core, count), clock)
-    options = CpuOptions(threads=count), CpuOptions(threads=count, timed=True)
+    options = CpuOptions(threads=count, tune=tune), CpuOptions(threads=count, timed=True)
     own, twin = (machine_code_backend(backend, one, settings) for one in options)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, count, fresh=fresh_peaks)

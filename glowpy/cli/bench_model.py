@@ -25,11 +25,13 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.peaks import Peaks
 from glowpy.backends.cpu.roofline import Effort, efforts
-from glowpy.backends.cpu.strategy.explain import Explanation, explain
+from glowpy.backends.cpu.strategy.explain import Explanation
+from glowpy.backends.cpu.tuning import Tuned
 from glowpy.cli.bench_peers import Contestant, loaded, nothing
 from glowpy.cli.compare import compare
 from glowpy.cli.model import Source, is_text, read_inputs
 from glowpy.cli.output import progress
+from glowpy.cli.tuning import tuning_of
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
@@ -152,6 +154,7 @@ class Measured:
         rounds: Seconds of the runs of each round, by runtime.
         busy: The share of the time for which this process had the processor: below 1, others had it as well.
         missing: Why another runtime has no figure.
+        tuned: What is known of its products; None unless --tune asked for it.
         layers: Its runs of instructions in the order in which they are computed; none unless they were asked for.
     """
 
@@ -165,6 +168,7 @@ class Measured:
     rounds: dict[str, list[list[float]]] = field(default_factory=dict)
     busy: float = 1.0
     missing: dict[str, str] = field(default_factory=dict)
+    tuned: Sequence[Tuned] | None = None
     layers: list[Layer] = field(default_factory=list)
 
     def samples(self, name: str = _OWN) -> list[float]:
@@ -258,6 +262,7 @@ def measure(
 
     Raises as `load_model` and `compile` do.
     """
+    before = len(backend.tuned)
     with progress(f"compiling {source.path}"):
         stages = compilation(source.function, backend)
         program, compiled = stages.program, stages.compiled
@@ -277,6 +282,8 @@ def measure(
         costs,
         sum(effort.least(peaks, variant) for effort in costs),
     )
+    known = tuning_of(backend)
+    result.tuned = known if known is None else known[before:]
     own = _contestant(_OWN, compiled, feeds, extents)
     contestants = [own]
     stamps: list[_Stamps] = []
@@ -412,9 +419,7 @@ def _layers(result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend) ->
     starts = np.concatenate([[0.0], np.cumsum(seconds)])
     places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}
     variant = backend.target.variant
-    known = {
-        one.name: one for one in explain(result.program.ir, variant.machine_for) if not one.function
-    }
+    known = {one.name: one for one in backend.explained(result.program) if not one.function}
     return [
         Layer(
             effort,

@@ -18,6 +18,8 @@ from glowpy.backends.cpu.target import CpuTarget
 from glowpy.cli.bench_model import Layer, Measured, Plan
 from glowpy.cli.bench_peers import PEERS
 from glowpy.cli.output import print_table
+from glowpy.cli.tuning import tuning_figures, tuning_text
+from glowpy.support.cores import processor_name
 
 __all__ = [
     "figures_of",
@@ -38,7 +40,7 @@ _BUSY = 0.97
 def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, Any]:
     """What the figures depend on besides the models."""
     return {
-        "processor": _processor(),
+        "processor": processor_name(),
         "llvm": target.machine.cpu,
         "variant": target.variant.name,
         "system": platform.platform(),
@@ -61,16 +63,9 @@ def _version(package: str) -> str:
         return ""
 
 
-def _processor() -> str:
-    """What the system calls it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
 def figures_of(result: Measured) -> dict[str, Any]:
     """All that was measured of a model. Seconds are seconds, shares are between 0 and 1."""
+    tuning = {} if result.tuned is None else {"tuning": tuning_figures(result.tuned)}
     return {
         "model": result.path,
         "seconds": {"median": result.median, "p95": result.p95, "runs": len(result.samples())},
@@ -86,6 +81,7 @@ def figures_of(result: Measured) -> dict[str, Any]:
             for name, seconds in result.peers.items()
         },
         "missing": result.missing,
+        **tuning,
         "instrumented_seconds": result.instrumented,
         "layers": [layer_figures(layer) for layer in result.layers],
     }
@@ -120,6 +116,8 @@ def why(explanation: Explanation | None) -> str:
     tile = [str(decision.pop(name)) for name in ("tile_pixels", "tile_vectors") if name in decision]
     texts = ["x".join(tile), *(f"{name} {value}" for name, value in decision.items() if value)]
     texts.append(f"{explanation.units} units")
+    if explanation.tuned:
+        texts.insert(0, "tuned")
     for row in explanation.rows:
         if row.in_use:
             best = explanation.rows[0].cycles or 1.0
@@ -132,7 +130,7 @@ def print_machine(target: CpuTarget, peaks: Peaks, core: int | None) -> None:
     """One line on the machine, and one on its peaks."""
     where = "" if core is None else f" on processor {core}"
     threads = f"{peaks.threads} thread{'s' * (peaks.threads > 1)}{where}"
-    click.echo(f"{_processor()}, kernels for {target.variant.name}, {threads}")
+    click.echo(f"{processor_name()}, kernels for {target.variant.name}, {threads}")
     rates = [
         f"{peaks.bandwidth('read', size * peaks.threads) / _GIGA:.0f} ({_bytes(size)})"
         for size in (1 << 14, 1 << 18, 1 << 22, 1 << 27)
@@ -155,6 +153,8 @@ def print_models(results: Sequence[Measured], peers: Sequence[str]) -> None:
                 f"{result.path}: other processes had the processor for {1 - result.busy:.0%} of the time, "
                 "which is in these figures unless --clock cpu is given"
             )
+        if result.tuned is not None:
+            click.echo(f"{result.path}: {tuning_text(result.tuned)}")
         for name, reason in result.missing.items():
             click.echo(f"{result.path}: {name} has no figure: {reason}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
+from glowpy.backends.cpu.tuning import Tuned
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import (
@@ -22,10 +23,12 @@ from glowpy.cli.backends import (
     exact_option,
     machine_code_backend,
     target_options,
+    tune_option,
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
@@ -51,6 +54,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
 @exact_option()
+@tune_option()
 @click.option(
     "--optimize",
     type=click.Choice(get_args(Optimize)),
@@ -106,6 +110,7 @@ def bundle(
     code_model: str,
     optimize: Optimize,
     exact: bool,
+    tune: float | None,
     **rest: Any,
 ) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
@@ -140,10 +145,10 @@ def bundle(
         **rest,
     )
     machine = target, cpu, features, float_abi, relocation, code_model, optimize
-    bound = machine_code_backend(backend, CpuOptions(*machine, exact=exact))
+    bound = machine_code_backend(backend, CpuOptions(*machine, exact=exact, tune=tune))
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output or Path(), options, bound)
-    (_print_json if as_json else _print)(written, read_bundle(written.directory).manifest)
+    (_print_json if as_json else _print)(written, tuning_of(bound))
 
 
 def _with_channels_last(text: str) -> str:
@@ -196,18 +201,22 @@ def _check(models: Module | dict[str, Module], directory: Path, as_json: bool) -
         raise click.exceptions.Exit(1)
 
 
-def _print_json(written: Bundle, manifest: Mapping[str, Any]) -> None:
+def _print_json(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
+    target = read_bundle(written.directory).manifest["target"]
+    tuning = {} if tuned is None else {"tuning": tuning_figures(tuned)}
     print_json(
         {
             "directory": str(written.directory),
             "files": list(written.files),
-            "target": manifest["target"],
+            "target": target,
             "sizes": written.report.as_json() if written.report is not None else None,
+            **tuning,
         }
     )
 
 
-def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
+def _print(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
+    manifest = read_bundle(written.directory).manifest
     target = manifest["target"]
     title = (
         f"{manifest['name']} for {target['triple']} ({target['cpu']}, kernels {target['variant']})"
@@ -237,6 +246,8 @@ def _print(written: Bundle, manifest: Mapping[str, Any]) -> None:
         ]
         if ranges:
             click.echo(f"{network['name']}: {', '.join(ranges)}; memory is for the highest")
+    if tuned is not None:
+        click.echo(tuning_text(tuned))
     click.echo(f"{written.directory}: {', '.join(written.files)}")
 
 

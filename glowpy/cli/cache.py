@@ -49,8 +49,8 @@ def cache() -> None:
 def show(as_json: bool) -> None:
     """Shows what there is of each kind.
 
-    Kinds are the bitcode of kernels, the code of functions, programs, packed weights, digests of models, and peaks of
-    the machine. What was damaged when it was read is set aside, and counts as damaged.
+    Kinds are the bitcode of kernels, the code of functions, programs, packed weights, digests of models, peaks of the
+    machine, and what --tune has measured. What was damaged when it was read is set aside, and counts as damaged.
 
     Examples:
       glowpy cache show

@@ -13,7 +13,13 @@ import click
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend, exact_option, settings_option
+from glowpy.cli.backends import (
+    backend_option,
+    bound_backend,
+    exact_option,
+    settings_option,
+    tune_option,
+)
 from glowpy.cli.compare import (
     CHECKERS,
     compare,
@@ -34,6 +40,7 @@ from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
+from glowpy.cli.tuning import tuning_of
 from glowpy.cli.verb import OutputFolder, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
@@ -99,6 +106,7 @@ _STEPS = 16
     help="Threads that compute; 0 for every processor.",
 )
 @exact_option()
+@tune_option()
 @click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
 )
@@ -173,7 +181,8 @@ def run_model(
                 raise
             by_session = by_rounds(opened, error)
             run = run_hosted(by_session, inputs, shapes, seed, bound, observers, repeat)
-    report = RunReport(model, backend, run, save_outputs(run.outputs, folder))
+    tuned = tuning_of(bound)
+    report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
     report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
 
 
@@ -273,13 +282,20 @@ def _compiled(
 
 
 def _cpu_options(
-    debug: Path | None, jitdump: Path | None, *, perf_map: bool, exact: bool, threads: int
+    debug: Path | None,
+    jitdump: Path | None,
+    *,
+    perf_map: bool,
+    exact: bool,
+    tune: float | None,
+    threads: int,
 ) -> CpuOptions:
     return CpuOptions(
         debug=str(debug or ""),
         jitdump=str(jitdump or ""),
         perf_map=perf_map,
         exact=exact,
+        tune=tune,
         threads=threads,
     )
 

@@ -13,9 +13,11 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
+from glowpy.backends.cpu.tuning import Tuned
 from glowpy.cli.compare import Difference, Interpret
 from glowpy.cli.files import plain, write_array, write_text
 from glowpy.cli.output import print_json, print_table
+from glowpy.cli.tuning import tuning_figures, tuning_text
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.quantization.fidelity import decibels_text
@@ -71,6 +73,7 @@ class RunReport:
         checked_with: What outputs were compared with; empty for nothing.
         differences: How far they are from that.
         inexact: Whether what was compared computes on integers or halves.
+        tuned: What is known of products; None unless --tune asked for it.
     """
 
     model: str
@@ -80,6 +83,7 @@ class RunReport:
     checked_with: str = ""
     differences: Sequence[Difference] = ()
     inexact: bool = False
+    tuned: Sequence[Tuned] | None = None
 
 
 def report_run(report: RunReport, *, as_json: bool) -> None:
@@ -146,6 +150,8 @@ def _print_tables(report: RunReport) -> None:
     if len(run.seconds) > 1:
         timing = f"{timing} at best, {median(run.seconds) * 1e3:.3f} ms in the median of {len(run.seconds)}"
     click.echo(f"{timing}, a part of it in Python" if run.in_python else timing)
+    if report.tuned is not None:
+        click.echo(tuning_text(report.tuned))
 
 
 def _origin(run: Run) -> str:
@@ -185,6 +191,8 @@ def _print_json(report: RunReport) -> None:
         "run_seconds": run.seconds,
         "outputs": outputs,
     }
+    if report.tuned is not None:
+        figures["tuning"] = tuning_figures(report.tuned)
     if report.checked_with:
         figures["checked_with"] = report.checked_with
         figures["differences"] = [

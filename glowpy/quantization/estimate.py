@@ -16,7 +16,8 @@ import numpy as np
 from glowpy.backend import Backend
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import alone, compile
+from glowpy.engine import compile
+from glowpy.graph.alone import alone
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, Placeholder
 from glowpy.graph.nodes_gen import DequantizeNode, QuantizeNode

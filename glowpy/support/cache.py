@@ -56,9 +56,9 @@ __all__ = [
     "writing",
 ]
 
-Kind = Literal["bitcode", "code", "digest", "peaks", "program", "weights"]
-"""What entries are: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, packed
-weights."""
+Kind = Literal["bitcode", "code", "digest", "peaks", "program", "tuning", "weights"]
+"""What entries are: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, what
+was measured of products, packed weights."""
 
 _Content = TypeVar("_Content")
 

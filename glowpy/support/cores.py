@@ -1,16 +1,25 @@
-"""How many processors this process may use: those it may run on, as far as its control groups let it."""
+"""What processors there are, and how many this process may use: as far as its control groups let it."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-__all__ = ["usable_cores"]
+__all__ = ["processor_name", "usable_cores"]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+def processor_name() -> str:
+    """What the system calls the processor."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def usable_cores() -> int:

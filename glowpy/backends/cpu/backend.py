@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import ClassVar
@@ -32,21 +32,27 @@ from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
+from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
-from glowpy.backends.cpu.strategy.explain import explain, explanations_text
+from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
+from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.trial import timed_runs
+from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.executable import CompiledFunction
+from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
-from glowpy.passes import GraphPass
+from glowpy.passes import GraphPass, PassContext
+from glowpy.recipe import Compilation
 from glowpy.support.cache import Key, read, write
-from glowpy.support.cores import usable_cores
+from glowpy.support.cores import processor_name, usable_cores
 from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
@@ -82,6 +88,14 @@ class CpuBackend(Backend):
         if self.options.threads < 0:
             raise UserError(f"expected at least 0 threads, got {self.options.threads}")
         self._workers: Workers | None = None
+        self._chooser: Chooser = BY_MODEL
+        if self.options.tune is not None:
+            self._chooser = self._tuner(self.options.tune)
+
+    @property
+    def tuned(self) -> Sequence[Tuned]:
+        """What is known of the products of the networks that were compiled with the option `tune`."""
+        return self._chooser.results if isinstance(self._chooser, Tuner) else ()
 
     @property
     def kernels(self) -> Kernels:
@@ -123,14 +137,23 @@ class CpuBackend(Backend):
 
         Without floating point, stored integers are rounded in integers.
         """
-        variant = self.target.variant
+        variant, small = self.target.variant, self.target.machine.small
+        packing = PackProductsPass(variant, small, self.options.exact, self._chooser)
+        tuner = self._chooser
+        tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
             WidenHalvesPass(self._computes),
-            FuseAttentionPass(variant, small=self.target.machine.small),
-            PackProductsPass(variant, small=self.target.machine.small, exact=self.options.exact),
-            PackRecurrencePass(variant, small=self.target.machine.small),
+            FuseAttentionPass(variant, small=small),
+            *tuning,
+            packing,
+            PackRecurrencePass(variant, small=small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())
+
+    def explained(self, program: Program) -> Iterator[Explanation]:
+        """What was decided about the products of a program that this backend has compiled."""
+        tuned = self._chooser.changed if isinstance(self._chooser, Tuner) else ()
+        return explain(program.ir, self.target.variant.machine_for, tuned)
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.
@@ -139,10 +162,7 @@ class CpuBackend(Backend):
         for programs.
         """
         if form in ("strategy", "strategy-json"):
-            return explanations_text(
-                explain(program.ir, self.target.variant.machine_for),
-                as_json=form == "strategy-json",
-            )
+            return explanations_text(self.explained(program), as_json=form == "strategy-json")
         if form not in ("llvm", "asm"):
             return super().emit(program, form)
         (text,) = generate_llvm({entry_name(program): program}, self.target, self.kernels)
@@ -206,10 +226,10 @@ class CpuBackend(Backend):
         return JitFunction(image, weights, code, workers, instrumented, timed)
 
     def remembers(self, options: CompileOptions) -> bool:
-        """Where there is a cache, unless code comes with files beside it or tells what it does."""
+        """Where there is a cache, unless code comes with files beside it, tells what it does, or was tuned."""
         settings = self.options
         told = settings.debug, settings.perf_map, settings.jitdump, settings.timed
-        special = options.instrument or any(told)
+        special = options.instrument or any(told) or settings.tune is not None
         return type(self) is CpuBackend and options.cache and not special
 
     def remember(self, key: str, function: CompiledFunction) -> None:
@@ -240,6 +260,31 @@ class CpuBackend(Backend):
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
         target = (*target, str(self.options.exact))
         return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
+
+    def _tuner(self, seconds: float) -> Tuner:
+        """What measures products. Raises UserError if that cannot be here, and for no number of seconds."""
+        if not seconds >= 0:
+            raise UserError(f"tune: expected at least 0 seconds, got {seconds:g}")
+        if self.options.target:
+            raise UserError(
+                f"cannot measure code for '{self.options.target}' here",
+                note="leave out --tune, or the target to compile for this machine",
+            )
+        self._check_host()
+        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
+        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
+        makers = package_identity(), LLVM_VERSION, processor_name()
+        return Tuner(seconds, [*makers, *target, *kernels])
+
+    def _trial(
+        self, network: Module, chooser: Chooser, ctx: PassContext, between: int
+    ) -> Callable[[], float]:
+        """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
+        own = self.options
+        twin = CpuBackend(CpuOptions(cpu=own.cpu, features=own.features, exact=own.exact))
+        twin._chooser = chooser
+        stages = Compilation(network.main, twin, CompileOptions(cache=False), ctx)
+        return timed_runs(stages.compiled, between)
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""

@@ -29,6 +29,9 @@ class CpuOptions:
         timed: Note when each run of instructions ends: `JitFunction.stamps`. One run at a time only.
         exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
             Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result.
+        tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
+            before; 0 uses that alone, None not even that: the model of the processor decides. Results may then differ
+            in their last bits from one machine to another, and are the same for any number of threads.
         threads: How many threads compute, the calling one among them; 0 for as many as the process may use processors.
             Results have the same bits for any number.
     """
@@ -45,4 +48,5 @@ class CpuOptions:
     jitdump: str = ""
     timed: bool = False
     exact: bool = False
+    tune: float | None = None
     threads: int = 1

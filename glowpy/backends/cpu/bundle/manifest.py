@@ -40,6 +40,7 @@ def fingerprint(
     libraries: Sequence[str],
     *,
     exact: bool,
+    tuned: bool,
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
@@ -50,12 +51,13 @@ def fingerprint(
         makers: The versions of glowpy and of the package that the backend comes from.
         libraries: Digests of the kernel libraries' bitcode.
         exact: As in `CpuOptions`.
+        tuned: Whether products are computed as was measured to be best; what that was is no part of it.
     """
     parts = [
         model,
         *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
     ]
-    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), str(exact)]
+    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), str(exact), str(tuned)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -78,6 +80,8 @@ def manifest_text(
         identity: glowpy's version and the bundle's fingerprint.
     """
     machine, variant = backend.target.machine, backend.target.variant
+    # Whoever makes it again takes what was measured then.
+    tuned = {} if backend.options.tune is None else {"tune": 0.0}
     fields: dict[str, Any] = {
         "format": FORMAT,
         "name": options.name,
@@ -85,7 +89,7 @@ def manifest_text(
         "llvm": LLVM_VERSION,
         "options": asdict(options),
         "backend": backend.name,
-        "compile": {name: getattr(backend.options, name) for name in _MACHINE_OPTIONS},
+        "compile": {name: getattr(backend.options, name) for name in _MACHINE_OPTIONS} | tuned,
         "target": {**asdict(machine), "variant": variant.name},
         "alignment": ALIGNMENT,
         "areas": {

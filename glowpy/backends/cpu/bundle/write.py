@@ -60,6 +60,7 @@ def bundle_fingerprint(model: str, options: BundleOptions, backend: CpuBackend, 
         makers,
         libraries,
         exact=backend.options.exact,
+        tuned=backend.options.tune is not None,
     )
 
 

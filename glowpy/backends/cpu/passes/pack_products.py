@@ -47,6 +47,7 @@ from glowpy.backends.cpu.strassen import pack_pairs, strassen_error, sums_shape
 from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
+    WORTH_TRYING,
     Decision,
     Problem,
     conv_problem,
@@ -292,8 +293,8 @@ def _conv_ways(
         yield from direct if other else _by_quarters(n.type, n.filter, direct, machine)
         return
     best = next(direct)
-    sizes = n.type.likely, n.filter.type.extents[-1], n.kernels, n.group, machine
-    fastest = choose_winograd(*sizes, best.cycles)
+    sizes = n.type.likely, n.filter.type.extents[-1], n.kernels, n.group, machine, best.cycles
+    fastest = choose_winograd(*sizes)
 
     def is_allowed(decision: WinogradDecision) -> bool:
         return relative_error(constant.array, decision.patch) <= MOST_ERROR
@@ -338,7 +339,9 @@ def _by_quarters(
     if fastest is not None and is_allowed(fastest):
         yield fastest
     yield best
-    yield from (way for way in strassen_ways(*sizes) if way != fastest and is_allowed(way))
+    limit = WORTH_TRYING * best.cycles
+    ways = (way for way in strassen_ways(*sizes) if way != fastest and way.cycles <= limit)
+    yield from filter(is_allowed, ways)
     yield from direct
 
 

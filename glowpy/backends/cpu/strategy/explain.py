@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import prod
@@ -98,6 +98,7 @@ class Explanation:
         rows: The best candidates, and the one in use if it is none of them; empty for a depthwise convolution.
         overridden: Whether another decision is in use than the strategy takes.
         function: That it is in, if others call it; empty for the network itself.
+        tuned: Whether another decision was measured to be faster.
     """
 
     name: str
@@ -109,17 +110,22 @@ class Explanation:
     rows: tuple[Row, ...]
     overridden: bool
     function: str = ""
+    tuned: bool = False
 
 
-def explain(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
+def explain(
+    f: IRFunction, machine_for: Callable[[ElemKind], Machine], tuned: Collection[str] = ()
+) -> Iterator[Explanation]:
     """An explanation for every product of a program and of what it calls, by the models of a variant for each kind.
 
-    They are in order, and those of a function that is called come before those of its caller.
+    They are in order, and those of a function that is called come before those of its caller. `tuned` are the names of
+    those for which another decision was measured to be faster.
     """
     for called in f.callees.values():
         for explanation in _explained(called, machine_for):
-            yield replace(explanation, function=called.name)
-    yield from _explained(f, machine_for)
+            yield replace(explanation, function=called.name, tuned=explanation.name in tuned)
+    for explanation in _explained(f, machine_for):
+        yield replace(explanation, tuned=explanation.name in tuned)
 
 
 def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
@@ -261,9 +267,10 @@ def explanations_text(explanations: Iterable[Explanation], *, as_json: bool) -> 
 def _text(e: Explanation) -> str:
     numbers = ", ".join(f"{name} {value}" for name, value in e.problem.items())
     decided = ", ".join(f"{name}={value}" for name, value in e.decision.items())
+    by = " (tuned)" if e.tuned else " (overridden)" if e.overridden else ""
     lines = [
         f"%{e.name} = {e.mnemonic}{e.function and f' in @{e.function}'}: {numbers}",
-        f"  {decided}{' (overridden)' if e.overridden else ''}",
+        f"  {decided}{by}",
         f"  {e.units} units" + (f", inner loops: {', '.join(e.loops)}" if e.loops else ""),
     ]
     if e.rows:

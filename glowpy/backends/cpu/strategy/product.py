@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from math import gcd, prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -44,6 +45,7 @@ __all__ = [
     "MAX_PIXELS",
     "MAX_SUMS",
     "MAX_VECTORS",
+    "WORTH_TRYING",
     "Candidate",
     "Decision",
     "Problem",
@@ -81,6 +83,9 @@ blocks."""
 
 _OPEN_VECTORS = 2
 """Most vectors of a tile where the number of columns is symbolic."""
+
+WORTH_TRYING = 1.4
+"""What takes so many times as long as the best by the model is not worth measuring."""
 
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
@@ -218,26 +223,31 @@ def choose(problem: Problem, machine: Machine) -> Decision:
 
 
 def product_ways(problem: Problem, machine: Machine) -> Iterator[Decision]:
-    """The decision that is taken, then the best of each number of vectors and kind of line, other slabs, no fetching.
+    """The decision that is taken, the best of each number of vectors and kind of line, other slabs, and other tiles.
 
-    Weights that are laid out for all sizes of a batch stay as they are.
+    None is thought to take more than `WORTH_TRYING` times as long. Weights that are laid out for all sizes of a batch
+    stay as they are.
     """
     best = choose(problem, machine)
     yield best
-    ways = {best}
-    tiles: dict[tuple[int, bool], Candidate] = {}
-    for tile in sorted(candidates(problem, machine), key=preference):
-        kind = tile.vectors, tile.line == tile.pixels
-        if tiles.setdefault(kind, tile) is tile:
-            ways.add(decision := _with_tile(problem, machine, tile))
-            if decision != best:
-                yield decision
+    limit = WORTH_TRYING * best.cycles
+    tiles = [one for one in candidates(problem, machine) if one.cycles * problem.images <= limit]
+    tiles.sort(key=preference)
+    kinds: dict[tuple[int, bool], Candidate] = {}
+    for tile in tiles:
+        kinds.setdefault((tile.vectors, tile.line == tile.pixels), tile)
     lines = max(ceil_div(problem.pixels, best.line), 1)
-    others = [replace(best, slab=slab) for slab in (lines, ceil_div(best.slab, 2))]
-    for decision in [*others, replace(best, fetch=0)]:
-        if decision not in ways:
-            ways.add(decision)
-            yield decision
+    ways = chain(
+        (_with_tile(problem, machine, tile) for tile in kinds.values()),
+        (replace(best, slab=slab) for slab in (lines, ceil_div(best.slab, 2))),
+        (replace(best, fetch=0),),
+        (_with_tile(problem, machine, tile) for tile in tiles),
+    )
+    known = {best}
+    for way in ways:
+        if way not in known:
+            known.add(way)
+            yield way
 
 
 def _with_tile(problem: Problem, machine: Machine, tile: Candidate) -> Decision:

@@ -16,7 +16,7 @@ from math import prod
 from typing import overload
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import Problem, cheapest
+from glowpy.backends.cpu.strategy.product import WORTH_TRYING, Problem, cheapest
 from glowpy.support.symbolic import Dim, ceil_div
 
 __all__ = [
@@ -115,12 +115,17 @@ def choose_winograd(
 
 
 def winograd_ways(
-    result: tuple[int, ...], depth: int, kernels: tuple[int, ...], group: int, machine: Machine
+    result: tuple[int, ...],
+    depth: int,
+    kernels: tuple[int, ...],
+    group: int,
+    machine: Machine,
+    direct: float,
 ) -> list[WinogradDecision]:
-    """What might be tried: the best of each size of patch, and with half the slab."""
+    """What might be tried beside a direct algorithm: the best of each size of patch, and with half the slab."""
+    every = winograd_decisions(result, depth, kernels, group, machine)
     decisions = sorted(
-        winograd_decisions(result, depth, kernels, group, machine),
-        key=lambda decision: decision.cycles,
+        (one for one in every if one.cycles <= WORTH_TRYING * direct), key=lambda one: one.cycles
     )
     smaller = [
         replace(one, slab=ceil_div(one.slab // 2, one.pixels) * one.pixels)

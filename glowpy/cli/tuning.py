@@ -1,0 +1,49 @@
+"""How verbs report what --tune has found out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glowpy.backend import Backend
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.tuning import Tuned
+
+__all__ = ["tuning_figures", "tuning_of", "tuning_text"]
+
+
+def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
+    """What a backend knows of the products it has compiled; None unless it was to find out."""
+    if not isinstance(backend, CpuBackend) or backend.options.tune is None:
+        return None
+    return backend.tuned
+
+
+def tuning_text(tuned: Sequence[Tuned]) -> str:
+    """One sentence."""
+    kept, changed = (
+        sum(one.kept for one in tuned),
+        [one.gain for one in tuned if one.taken],
+    )
+    text = f"tuning: {len(tuned)} products are known, {len(tuned) - kept} measured now"
+    if not changed:
+        return f"{text}; the model's way is taken for all of them"
+    return f"{text}; {len(changed)} are computed in another way, up to {max(changed):.0%} faster"
+
+
+def tuning_figures(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:
+    """For JSON: each product, the ways that were tried, and which is taken."""
+    return [
+        {
+            "name": one.name,
+            "product": one.product,
+            "kept": one.kept,
+            "gain": one.gain,
+            "taken": one.taken,
+            "tried": [
+                {"way": way, "seconds": seconds}
+                for way, seconds in zip(one.ways, one.seconds, strict=True)
+            ],
+        }
+        for one in tuned
+    ]
