@@ -80,7 +80,7 @@ def mnemonics(module: Module, backend: CpuBackend | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("x", "columns"), [("f32[200x512]", 512), ("f32[3x67x520]", 509), ("f32[1x301x384]", 768)]
+    ("x", "columns"), [("f32[200x1120]", 1024), ("f32[3x67x1124]", 1021), ("f32[1x301x1600]", 768)]
 )
 def test_a_network_computes_the_same_on_any_number_of_threads(x: str, columns: int) -> None:
     module = network(x, columns)
@@ -97,29 +97,29 @@ def test_a_network_computes_the_same_on_any_number_of_threads(x: str, columns: i
 
 
 def test_a_convolution_of_single_pixels_is_a_product() -> None:
-    module = convolution("f32[2x14x14x512]", 512, (1, 1))
+    module = convolution("f32[2x14x14x1120]", 1024, (1, 1))
     assert "cpu_strassen" in mnemonics(module)
-    x = {"x": floats(2, 14, 14, 512)}
+    x = {"x": floats(2, 14, 14, 1120)}
     result, expected = (glowpy.compile(module, name)(x)["y"] for name in ("cpu", "interpreter"))
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-3)
 
 
 def test_exact_code_has_all_multiplications() -> None:
-    module = network("f32[200x512]", 512)
+    module = network("f32[200x1120]", 1024)
     assert "cpu_matmul" in mnemonics(module, CpuBackend(CpuOptions(exact=True)))
 
 
 def test_a_right_side_that_makes_large_errors_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_products, "MOST_ERROR", 1e-9)
-    assert "cpu_matmul" in mnemonics(network("f32[200x512]", 512))
+    assert "cpu_matmul" in mnemonics(network("f32[200x1120]", 1024))
 
 
 def network_of_one() -> Module:
     """A product of sums below one."""
     module = Module()
     f = module.create_function("main")
-    x = module.create_placeholder("x", parse_type("f32[201x512]"))
-    dot = f.create_mat_mul("dot", x, module.create_constant("w", floats(512, 512) / 512))
+    x = module.create_placeholder("x", parse_type("f32[201x1120]"))
+    dot = f.create_mat_mul("dot", x, module.create_constant("w", floats(1120, 1024) / 1120))
     f.create_save("save", dot, module.create_placeholder("y", dot.result.type))
     return module
 
@@ -131,9 +131,9 @@ def test_the_interpreter_runs_it() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        product((200, 512), (512, 512), constant=False)[0],
-        product((8, 512), (512, 512), constant=True)[0],
-        product((200, 511), (511, 512), constant=True)[0],
+        product((200, 1120), (1120, 1024), constant=False)[0],
+        product((8, 1120), (1120, 1024), constant=True)[0],
+        product((200, 1121), (1121, 1024), constant=True)[0],
         product((200, 16), (16, 512), constant=True)[0],
     ],
     ids=["computed", "few rows", "odd depth", "shallow"],
@@ -163,8 +163,8 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
 
 
 def test_what_was_decided_is_explained() -> None:
-    text = compilation(network("f32[200x512]", 512), CpuBackend()).text("strategy")
-    assert text.startswith("%dot = cpu_strassen: rows 200, depth 512, columns 512, direct ")
+    text = compilation(network("f32[200x1120]", 1024), CpuBackend()).text("strategy")
+    assert text.startswith("%dot = cpu_strassen: rows 200, depth 1120, columns 1024, direct ")
     assert re.search(r"direct [\d,]+ cycles, \d+x\d [\d,]+ cycles", text)
     assert re.search(r"^  tile_pixels=\d+, tile_vectors=\d+, slab=\d+, bands=", text, re.M)
     assert re.search(r"^  \d+ units, inner loops: chained \d+x\d", text, re.M)
@@ -184,7 +184,7 @@ def test_what_was_decided_is_explained() -> None:
     ],
 )
 def test_decisions_that_cannot_be_kept_to_are_refused(right: str, wrong: str, message: str) -> None:
-    lowered = compilation(network("f32[200x512]", 512), CpuBackend()).lowered
+    lowered = compilation(network("f32[200x1120]", 1024), CpuBackend()).lowered
     text, count = re.subn(right, wrong, print_module(lowered.module))
     assert count == 1
     blobs = {c.digest: c.tensor.array for c in lowered.module.constants}
@@ -201,6 +201,6 @@ def test_weights_packed_for_other_vectors_are_refused() -> None:
 
 
 def test_its_own_multiplications_are_counted() -> None:
-    program = compilation(network("f32[201x512]", 512), CpuBackend()).program
+    program = compilation(network("f32[201x1120]", 1024), CpuBackend()).program
     (effort,) = [e for e in efforts(program, {}) if isinstance(e.instructions[0], CpuStrassenInst)]
-    assert effort.macs == 7 * 101 * 256 * 256
+    assert effort.macs == 7 * 101 * 560 * 512
