@@ -4,6 +4,10 @@ Only multiply-adds of products are counted as work: whatever else a run computes
 or writes in memory counts once. It comes from the level of the caches that holds all that was touched since its last
 use, in this run of the network or in the one before: its `distance`. So a weight of a large network comes from memory,
 and the result of the run before from a cache.
+
+Winograd's algorithm is counted as what it is: a multiply-add at each point of its patches, also of those that reach
+over the edge of an image, which is its own waste; and what it writes before its products and reads after them, at the
+rate of the cache that holds a slab.
 """
 
 from __future__ import annotations
@@ -61,10 +65,14 @@ def _depthwise(inst: CpuDepthwiseConvInst) -> int:
 @_macs(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst) -> int:
     """Its own multiplications: one at each point of a patch, for each pair of channels."""
-    images, *pixels, channels = inst.result.type.extents
-    patches = count_patches(pixels, inst.patch, inst.kernels)
     depth = inst.input.type.extents[-1] // inst.group
-    return images * patches * prod(inst.patch) * depth * channels
+    return _all_points(inst) * depth * inst.result.type.extents[-1]
+
+
+def _all_points(inst: CpuWinogradInst) -> int:
+    """The points of all patches, for one channel."""
+    images, *pixels, _ = inst.result.type.extents
+    return images * count_patches(pixels, inst.patch, inst.kernels) * prod(inst.patch)
 
 
 @_macs(CpuStrassenInst)
@@ -117,6 +125,20 @@ class Move:
     distance: int
 
 
+_steps: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instruction")
+"""What an instruction whose shapes are known moves before and after its products, in scratch memory."""
+
+
+@_steps(CpuWinogradInst)
+def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
+    """Points are written where patches are spread, and read where pixels are collected; both lie in a slab."""
+    size, depth = inst.input.type.kind.size, inst.input.type.extents[-1]
+    points, channels = _all_points(inst) * size, inst.result.type.extents[-1]
+    block = inst.filter.type.extents[-1]
+    slab = prod(inst.patch) * inst.slab * (depth // inst.group + block) * size
+    return Move("write", points * depth, slab), Move("read", points * channels, slab)
+
+
 @dataclass(frozen=True)
 class Effort:
     """What a run computes and moves.
@@ -127,6 +149,7 @@ class Effort:
         macs: Multiply-adds of the product.
         kind: What they multiply.
         moves: What it reads and writes in memory.
+        steps: What it writes and reads between its products and what comes before and after them.
     """
 
     index: int
@@ -134,6 +157,7 @@ class Effort:
     macs: int
     kind: ElemKind
     moves: tuple[Move, ...]
+    steps: tuple[Move, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -146,12 +170,12 @@ class Effort:
         return sum(move.bytes for move in self.moves)
 
     def computing(self, peaks: Peaks, variant: Variant) -> float:
-        """The seconds that its multiply-adds take at least."""
-        return self.flops / peaks.flops_of(self.kind, variant)
+        """The seconds that its multiply-adds take at least, and the steps around them."""
+        return self.flops / peaks.flops_of(self.kind, variant) + _seconds(self.steps, peaks)
 
     def moving(self, peaks: Peaks) -> float:
         """The seconds that its bytes take at least."""
-        return sum(move.bytes / peaks.bandwidth(move.access, move.distance) for move in self.moves)
+        return _seconds(self.moves, peaks)
 
     def least(self, peaks: Peaks, variant: Variant) -> float:
         """The seconds that it takes at least: its place on the roofline."""
@@ -161,6 +185,10 @@ class Effort:
         """What decides that: `arithmetic` or `bytes`."""
         busy = self.computing(peaks, variant) >= self.moving(peaks)
         return "arithmetic" if busy else "bytes"
+
+
+def _seconds(moves: Sequence[Move], peaks: Peaks) -> float:
+    return sum(move.bytes / peaks.bandwidth(move.access, move.distance) for move in moves)
 
 
 def efforts(program: Program, extents: Extents) -> list[Effort]:
@@ -184,7 +212,9 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
             macs = 0 if rule is None else rule(head)
             kind = head.operands[:2][-1].value.type.kind
             moves = _moves(instructions, places, touched)
-            result.append(Effort(run[0], instructions, macs, kind, moves))
+            around = _steps.get(type(head))
+            steps = () if around is None else around(head)
+            result.append(Effort(run[0], instructions, macs, kind, moves, steps))
     return result
 
 

@@ -15,6 +15,7 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuWinogradInst
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes import pack_products
+from glowpy.backends.cpu.peaks import Peaks
 from glowpy.backends.cpu.roofline import efforts
 from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named
@@ -271,3 +272,12 @@ def test_its_own_multiplications_are_counted() -> None:
     (high, wide) = effort.instructions[0].attrs["patch"]
     patches = -(-56 // (high - 2)) * -(-56 // (wide - 2))
     assert effort.macs == 2 * patches * high * wide * 64 * 48
+    assert [move.access for move in effort.steps] == ["write", "read"]
+    assert [move.bytes for move in effort.steps] == [
+        2 * patches * high * wide * channels * 4 for channels in (64, 48)
+    ]
+    rate = ((1 << 10, 1e9),)
+    peaks = Peaks(1, 1e9, rate, rate)
+    assert effort.computing(peaks, variant_named("x86_64_v4")) == pytest.approx(
+        (2 * effort.macs + sum(move.bytes for move in effort.steps)) / 1e9
+    )
