@@ -36,6 +36,9 @@ _UNIT_ELEMENTS = 1 << 14
 _VECTOR_ELEMENTS = 64
 """What LLVM computes in one round at most: four vectors of the largest."""
 
+_INTERLEAVED = 4
+"""So many neighbours LLVM loads at most as parts of vectors along the loop around them."""
+
 
 @dataclass(frozen=True)
 class StackContext:
@@ -158,9 +161,12 @@ def emit_loops(
 
         inner(index)
 
+    # Once LLVM has unrolled an innermost loop, it makes vectors of the loop around it, whose elements lie apart.
+    together = bool(axes) and all(step[axes[-1]] in (0, 1) for step in steps)
+    unroll = len(counts) < 2 or not together or highest(counts[-1]) <= _INTERLEAVED
     rounds = _unit_rounds(counts)
     if not counts or highest(counts[0]) <= rounds:
-        body.nest(counts, place)
+        body.nest(counts, place, unroll=unroll)
     elif len(counts) == 1 and counts[0] % rounds == 0:
         with _split_loop(body, counts[0] // rounds, 1) as unit:
             first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {rounds}")
@@ -168,7 +174,7 @@ def emit_loops(
                 place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
     else:
         with _split_loop(body, counts[0], rounds) as outer:
-            body.nest(counts[1:], lambda indices: place([outer, *indices]))
+            body.nest(counts[1:], lambda indices: place([outer, *indices]), unroll=unroll)
 
 
 @contextmanager

@@ -519,14 +519,19 @@ class Body:
         self._lines.append(f"{out}:")
         self._label = out
 
-    def nest(self, counts: Sequence[Dim], inner: Callable[[list[str]], None]) -> None:
-        """Nested loops, the first outermost, around what `inner` writes for their indices."""
+    def nest(
+        self, counts: Sequence[Dim], inner: Callable[[list[str]], None], *, unroll: bool = True
+    ) -> None:
+        """Nested loops, the first outermost, around what `inner` writes for their indices.
+
+        `unroll` is about the innermost.
+        """
 
         def descend(level: int, indices: list[str]) -> None:
             if level == len(counts):
                 inner(indices)
                 return
-            with self.loop(counts[level]) as index:
+            with self.loop(counts[level], unroll=unroll or level < len(counts) - 1) as index:
                 descend(level + 1, [*indices, index])
 
         descend(0, [])

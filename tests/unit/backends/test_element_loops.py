@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type, parse_type
+from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from tests.unit.networks import arrays_for, check_on_cpu
@@ -143,3 +145,16 @@ def test_special_literals() -> None:
     for zero in zeros:
         output(f, f.create_div("sign", f.create_add("one", x, x), zero).result)
     check(module)
+
+
+@pytest.mark.parametrize("width", [5, 12, 24])
+def test_vectors_are_made_of_neighbours(width: int) -> None:
+    """Not of elements of many short rows, which lie apart."""
+    backend = CpuBackend()
+    for shape in ((width,), (700, 1)):
+        module = Module()
+        f = module.create_function("main")
+        rows, other = (placeholder(f, Type(ElemKind.F32, part)) for part in ((700, width), shape))
+        output(f, f.create_mul("mul", rows, other).result)
+        assert "scatter" not in backend.emit(compilation(module, backend).program, "llvm")
+        check(module)
