@@ -119,9 +119,9 @@ INLINE void OF(normalize_end)(T *restrict result, const T *restrict input, dim_t
     OF(normalize_lanes)(result, input, channels, first, size, factor, beta, k, false);
 }
 
-/// Whether pixels are computed in vectors: these are not longer than a pixel, and no window reaches farther than a vector.
+/// Whether pixels are computed in vectors: these are not longer than a pixel, and no window reaches farther than the next one.
 INLINE bool OF(in_vectors)(dim_t channels, dim_t size) {
-  return W > 1 && ROOTS_OF_VECTORS && !libjit_small && channels >= W && size <= W;
+  return W > 1 && ROOTS_OF_VECTORS && !libjit_small && channels >= W && size <= 2 * W;
 }
 
 /// input / (k + alpha / size * sum of squares of the `size` channels around)^beta; channels are the last dimension.
