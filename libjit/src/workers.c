@@ -4,7 +4,8 @@
 ///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
 /// * The caller works too, and waits for nobody who has not begun.
 /// * Threads begin with the first task of several units.
-/// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes.
+/// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes. Who waits
+///   without sleeping lets others have the processor, so that several teams on few processors lose nothing.
 /// * They keep off the caller's processor: a scheduler may put a thread that wakes where its waker runs, to save power or to
 ///   keep a cache warm, and leave both there for milliseconds.
 /// * One task at a time: a caller who finds the workers busy, which is also what a task inside a task does, computes its units alone.
@@ -66,6 +67,9 @@ typedef struct {
 /// Tens of microseconds, where relaxing takes as long as on the processors this was measured on.
 #define SPINS 1000
 
+/// So often in between, a thread that waits lets others have the processor: several teams may share it.
+#define YIELD_AFTER 32
+
 /// Grabs in each share, so that a thread that is late holds up the others little.
 #define GRABS 8
 
@@ -78,6 +82,12 @@ INLINE void relax(void) {
 #elif defined(__aarch64__)
   __builtin_arm_isb(15);
 #endif
+}
+
+/// What a thread does that waits, for the `round`th time: nothing, or what others want to do.
+INLINE void await(int round) {
+  if (round % YIELD_AFTER == YIELD_AFTER - 1) sched_yield();
+  else relax();
 }
 
 static void compute(workers_t *workers, int own) {
@@ -109,7 +119,7 @@ static void *worker(void *argument) {
     __atomic_store_n(&workers->active, workers->active - 1, __ATOMIC_RELEASE);
     if (workers->active == 0) pthread_cond_signal(CONDITION(workers->idle));
     pthread_mutex_unlock(MUTEX(workers->mutex));
-    for (int i = 0; i < SPINS && __atomic_load_n(&workers->tasks, __ATOMIC_RELAXED) == seen; i++) relax();
+    for (int i = 0; i < SPINS && __atomic_load_n(&workers->tasks, __ATOMIC_RELAXED) == seen; i++) await(i);
     pthread_mutex_lock(MUTEX(workers->mutex));
   }
   pthread_mutex_unlock(MUTEX(workers->mutex));
@@ -202,7 +212,7 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
   pthread_cond_broadcast(CONDITION(workers->woken));
   pthread_mutex_unlock(MUTEX(workers->mutex));
   compute(workers, 0);
-  for (int i = 0; i < SPINS && __atomic_load_n(&workers->active, __ATOMIC_ACQUIRE); i++) relax();
+  for (int i = 0; i < SPINS && __atomic_load_n(&workers->active, __ATOMIC_ACQUIRE); i++) await(i);
   pthread_mutex_lock(MUTEX(workers->mutex));
   workers->open = false;
   while (workers->active) pthread_cond_wait(CONDITION(workers->idle), MUTEX(workers->mutex));

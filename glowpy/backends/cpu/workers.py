@@ -31,6 +31,7 @@ _EXTERNAL = {
     "pthread_setaffinity_np": "i32 (ptr, {dim}, ptr)",
     "sched_getaffinity": "i32 (i32, {dim}, ptr)",
     "sched_getcpu": "i32 ()",
+    "sched_yield": "i32 ()",
     "aligned_alloc": "ptr ({dim}, {dim})",
     "calloc": "ptr ({dim}, {dim})",
     "free": "void (ptr)",

@@ -21,7 +21,7 @@ from glowpy.backend import CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compile
-from glowpy.executable import Observer
+from glowpy.executable import CompiledFunction, Observer
 from glowpy.ir.inst import Instruction
 from glowpy.support.cores import cpu_quota, usable_cores
 
@@ -66,6 +66,20 @@ def threads() -> int:
 
 def same(outputs: dict[str, Array], expected: dict[str, Array]) -> bool:
     return all(array.tobytes() == expected[name].tobytes() for name, array in outputs.items())
+
+
+def test_eight_teams_at_once_compute_what_one_does(x: Array, expected: dict[str, Array]) -> None:
+    """They have more threads than there are processors: whoever waits lets others work."""
+    backends = [CpuBackend(CpuOptions(threads=2)) for _ in range(8)]
+    functions = [compile(network(), backend) for backend in backends]
+
+    def work(function: CompiledFunction) -> bool:
+        return all(same(function({"x": x}), expected) for _ in range(20))
+
+    with ThreadPoolExecutor(len(functions)) as pool:
+        assert all(pool.map(work, functions))
+    for backend in backends:
+        backend.close()
 
 
 def test_one_thread_computes_what_the_interpreter_does(
