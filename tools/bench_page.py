@@ -38,7 +38,7 @@ than {tolerance:g} or that share of the largest. Times are of the {clock} clock.
 {missing}"""
 
 _STYLE = """
-svg { background: #ffffff; }
+.paper { fill: #ffffff; }
 text { font: 12px system-ui, sans-serif; fill: #222222; }
 .grid { stroke: #dddddd; }
 .own { stroke: #222222; stroke-width: 2; }
@@ -146,8 +146,8 @@ def picture(rows: Sequence[Row], against: Sequence[str]) -> Element:
         shapes.append(line((_LEFT, y), (_WIDTH - _RIGHT, y), "grid"))
         for name in against:
             if (ratio := ratios.get((row.model, name))) is not None:
-                title = element("title", f"{row.model}, {name}: {ratio:.2f}")
-                shapes.append(_mark(name, x(ratio), y, title))
+                tip = element("title", f"{row.model}, {name}: {ratio:.2f}")
+                shapes.append(_mark(name, x(ratio), y, tip))
     shapes.append(label("slower than glowpy →", x(1) + 6, bottom + 18))
     shapes.append(label("← faster", x(1) - 6, bottom + 18, "end"))
     return drawing(_WIDTH, bottom + 28, *shapes)
