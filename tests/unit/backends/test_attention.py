@@ -121,6 +121,31 @@ def test_scales_and_masks(steps: tuple[Step, ...]) -> None:
     check(network(*steps))
 
 
+def triangle(f: Function, x: Any, diagonal: int = 0, number: float = -np.inf) -> Node:
+    rows, columns = np.indices(x.result.type.extents[-2:])
+    seen = columns <= rows + diagonal
+    mask = np.where(seen, np.float32(0), np.float32(number))
+    return f.create_add("triangle", x, f.module.create_constant("t", mask))
+
+
+@pytest.mark.parametrize(
+    ("steps", "causal"),
+    [
+        ((scaled, triangle), True),
+        ((added, lambda f, x: triangle(f, x, 3, -3e38)), True),
+        ((lambda f, x: triangle(f, x, 0, -1e4),), False),  # far from hiding what scores well
+        ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
+        ((lambda f, x: added(f, x, (150, 150)),), False),
+    ],
+)
+def test_masks_that_hide_what_comes_later(steps: tuple[Step, ...], causal: bool) -> None:
+    module = network(*steps, q="f32[1x2x150x8]", shared=2, keys=150 if added not in steps else 9)
+    program = compilation(module, "cpu").program
+    (inst,) = (one for one in program.ir.instructions if isinstance(one, CpuAttentionInst))
+    assert inst.causal == causal
+    check(module)
+
+
 @pytest.mark.parametrize(
     ("q", "shared", "keys", "width"),
     [

@@ -28,7 +28,7 @@ from glowpy.graph.nodes_gen import (
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import Expr, likely_extent, product
+from glowpy.support.symbolic import Dim, Expr, likely_extent, product, static
 
 __all__ = ["FuseAttentionPass"]
 
@@ -37,6 +37,8 @@ _STEPS = 8
 
 _MASKS = 2
 _SWAPPED = (0, 1, 3, 2)
+_HIDDEN = -1e30
+"""Scores that are as low, or made lower by as much, have no weight beside others."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class FuseAttentionPass(RewritePass):
 
     Two masks may be added to the scores, or one may choose between them and a number; they are stored with keys as
     rows. Heads that share keys and values read them once, where these were repeated for each. Tiles are for the
-    target, here AVX2.
+    target, here AVX2. A mask that hides what comes after a query, and is known, is a number.
 
     Before:
         %q, %out : f32[1x2x5x4]
@@ -107,14 +109,19 @@ class FuseAttentionPass(RewritePass):
             self.variant.machine_for(ElemKind.F32),
         )
         none = f.module.create_constant(f"{n.name}_none", np.zeros(0, np.float32), loc=n.loc)
-        masks: list[Operand] = [_mask(f, n, mask) for mask in scores.masks]
+        diagonals = [_diagonal(mask, queries, heads.key.shape[3]) for mask in scores.masks]
+        diagonal = next((one for one in diagonals if one is not None), None)
+        causal = diagonals.index(diagonal) if diagonal is not None else -1
+        kept = [mask for index, mask in enumerate(scores.masks) if index != causal]
+        masks: list[Operand] = [_mask(f, n, mask) for mask in kept]
         masks += [none] * (_MASKS - len(masks))
         result = create_cpu_attention(
             f, n.name, n.type.with_shape((*heads.query.shape[:3], heads.value.shape[3])),
             heads.query.build(f, n), heads.key.build(f, n), heads.value.build(f, n), *masks,
             scale=scores.scale * heads.query.factor * heads.key.factor, softcap=0.0,
-            replaces=any(mask.fill is not None for mask in scores.masks),
-            causal=False, diagonal=0, units=chosen.units, rows=chosen.rows, block=chosen.block,
+            replaces=any(mask.fill is not None for mask in kept),
+            causal=diagonal is not None, diagonal=diagonal or 0,
+            units=chosen.units, rows=chosen.rows, block=chosen.block,
             tile_keys=chosen.tile_keys, tile_rows=chosen.tile_rows, group=chosen.group,
         )  # fmt: skip
         return _shaped(f, n, result.result, n.type.shape)
@@ -339,6 +346,26 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
     if factor == 1:
         return _Part(value, _of_rank_4(value.type.shape) or shape)
     return _Part(source, shape, swapped, factor)
+
+
+def _diagonal(mask: _Mask, queries: Dim, keys: Dim) -> int | None:
+    """How many keys after its own number a query sees at most, where a mask says no more and each sees one; else None.
+
+    What it hides becomes so low that its weight is 0, whatever the score was.
+    """
+    value = mask.value
+    if _core(value.type.shape) != _core((queries, keys)):
+        return None
+    array = known(value)
+    if array is None or (mask.fill is not None and mask.fill > _HIDDEN):
+        return None
+    array = array.reshape(static((queries, keys)))
+    hidden = array <= _HIDDEN if mask.fill is None else array != mask.keeps
+    diagonal = int(np.count_nonzero(~hidden[0])) - 1
+    rows, columns = (np.arange(size) for size in array.shape)
+    seen = columns <= rows[:, np.newaxis] + diagonal
+    shows = mask.fill is not None or not array[~hidden].any()
+    return diagonal if diagonal >= 0 and shows and (hidden != seen).all() else None
 
 
 def _mask(f: Function, n: MatMulNode, mask: _Mask) -> NodeValue:
