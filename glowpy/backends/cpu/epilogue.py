@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from glowpy.backends.cpu.strategy.work import TileFunction, Work
 from glowpy.backends.cpu.tiles import TILED_WORK, call_tile
-from glowpy.core.schema import Trait
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AddInst, MaxInst, MinInst, MulInst, SubInst
@@ -90,8 +89,8 @@ def emit_epilogue(
     if work.finished is not None:
         chain = _Chain(head, members, context, shape, steps)
         finished = _finished_tile(chain, work.finished, work.block, environment)
-    # A kernel without units is called nowhere else.
-    inline = module.has_debug_info or not head.has(Trait.UNITS)
+    # A walk that calls tiles is shared by many products; any other kernel is made for one, with its epilogue inside.
+    inline = module.has_debug_info or not work.tiles
     return f"@{module.function(function, inline=inline)}", finished, environment.write()
 
 
