@@ -94,7 +94,7 @@ INLINE void collect_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size, di
 /// A vector of channels of one patch. The rows and columns of it that lie inside the image are those of `rows` and `cols`.
 INLINE void spread_patch(float *to, const float *from, const winograd_t *w, range_t rows, range_t cols, bool inside,
                          dim_t high, dim_t wide) {
-  vf lines[MAX_PATCH][MAX_PATCH];
+  vf lines[MAX_PATCH][MAX_PATCH] ALIGNED;
   ROLLED for (dim_t x = 0; x < wide; x++) {
     vf column[MAX_PATCH], points[MAX_PATCH];
     bool in_col = inside || (x >= cols.first && x < cols.last);
@@ -136,7 +136,7 @@ KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const flo
   for (dim_t patch = 0; patch < count; patch++) {
     for (dim_t channel = 0; channel < block; channel += LANES) {
       const float *from = sums + patch * block + channel;
-      vf lines[MAX_PATCH][MAX_PATCH], first = *(const vf *)(start + channel);
+      vf lines[MAX_PATCH][MAX_PATCH] ALIGNED, first = *(const vf *)(start + channel);
       ROLLED for (dim_t x = 0; x < wide; x++) {
         vf column[MAX_PATCH], pixels[MAX_PATCH];
         UNROLL for (dim_t y = 0; y < high; y++) column[y] = *(const vf *)(from + (y * wide + x) * w->sum_step);
