@@ -50,7 +50,7 @@ class Table(ctypes.Structure):
     """table_t of kernel_driver.c."""
 
     _fields_ = [
-        ("tiles", ctypes.c_void_p * 8),
+        ("tiles", ctypes.c_void_p * 9),  # the last is NULL: a finished tile would not be recorded
         ("patches", ctypes.c_void_p * 2),
         ("sizes", ctypes.c_ssize_t * 4),
         ("block", ctypes.c_ssize_t),
