@@ -8,7 +8,7 @@ from typing import get_args
 
 from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.presets import with_preset
-from glowpy.backends.cpu.variant import Variant, baseline_variant, select_variant
+from glowpy.backends.cpu.variant import Variant, baseline_variant, for_processor, select_variant
 from glowpy.llvm.machine import (
     Machine,
     UnknownTargetError,
@@ -90,7 +90,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
     if chosen.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
         _check_known(machine)
-    return CpuTarget(machine, variant, 32 if variant.family in _32_BIT else 64)
+    return CpuTarget(machine, for_processor(variant, cpu), 32 if variant.family in _32_BIT else 64)
 
 
 def _normalized(triple: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "VARIANTS",
     "Variant",
     "baseline_variant",
+    "for_processor",
     "select_variant",
     "variant_named",
 ]
@@ -71,26 +72,32 @@ class Variant:
         return 4 * self.machine.lanes
 
 
-def _read_variants() -> tuple[tuple[Variant, ...], dict[str, str]]:
+def _read_variants() -> tuple[tuple[Variant, ...], dict[tuple[str, str], Variant], dict[str, str]]:
     table = tomllib.loads((LIBJIT_FOLDER / "variants.toml").read_text(encoding="utf-8"))
-    variants = tuple(
-        Variant(
-            name=entry["name"],
-            family=entry["family"],
-            triple=entry["triple"],
-            cpu=entry["cpu"],
-            requires=frozenset(entry["requires"]),
-            cpus=frozenset(entry.get("cpus", ())),
-            machine=_machine(table, entry, ElemKind.F32),
-            double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
-            byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
-            has_floats=entry["machine"] != "soft_float",
-            activations=_kind(entry["bytes"].get("activations")),
-        )
+    variants = tuple(_variant(table, entry) for entry in table["variant"])
+    for_processors = {
+        (entry["name"], cpu): _variant(table, {**entry, "machine": machine})
         for entry in table["variant"]
-    )
+        for cpu, machine in entry.get("machines", {}).items()
+    }
     families = {arch: name for name, entry in table["family"].items() for arch in entry["arch"]}
-    return variants, families
+    return variants, for_processors, families
+
+
+def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
+    return Variant(
+        name=entry["name"],
+        family=entry["family"],
+        triple=entry["triple"],
+        cpu=entry["cpu"],
+        requires=frozenset(entry["requires"]),
+        cpus=frozenset(entry.get("cpus", ())),
+        machine=_machine(table, entry, ElemKind.F32),
+        double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
+        byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
+        has_floats=entry["machine"] != "soft_float",
+        activations=_kind(entry["bytes"].get("activations")),
+    )
 
 
 def _machine(table: dict[str, Any], entry: dict[str, Any], kind: ElemKind) -> Machine:
@@ -112,7 +119,7 @@ def _kind(spelling: str | None) -> ElemKind | None:
     return None if spelling is None else ElemKind(spelling)
 
 
-VARIANTS, _FAMILY_OF = _read_variants()
+VARIANTS, _FOR_PROCESSORS, _FAMILY_OF = _read_variants()
 """Every variant. Within a family a later one is better."""
 
 
@@ -123,6 +130,11 @@ def variant_named(name: str) -> Variant:
             return variant
     names = ", ".join(variant.name for variant in VARIANTS)
     raise UserError(f"no kernel variant {name!r}: expected one of {names}")
+
+
+def for_processor(variant: Variant, cpu: str) -> Variant:
+    """The variant with the model of a processor, given by LLVM's name: the kernels are the same."""
+    return _FOR_PROCESSORS.get((variant.name, cpu), variant)
 
 
 def select_variant(triple: str, features: Collection[str]) -> Variant:

@@ -10,10 +10,13 @@ import pytest
 
 from glowpy.backends.cpu import library
 from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.variant import (
     VARIANTS,
     Variant,
     baseline_variant,
+    for_processor,
     select_variant,
     variant_named,
 )
@@ -81,6 +84,18 @@ def test_a_later_variant_of_a_family_has_no_shorter_vectors() -> None:
     for worse, better in pairwise(VARIANTS):
         if worse.family == better.family:
             assert better.vector_bytes >= worse.vector_bytes
+
+
+def test_a_processor_may_have_a_model_of_its_own() -> None:
+    """Zen 4 starts half as many products of 64 bytes; all else is that of the variant, the kernels as well."""
+    variant = variant_named("x86_64_v4_vnni")
+    zen = for_processor(variant, "znver4")
+    assert zen.machine.multiplies == variant.machine.multiplies / 2
+    same = {"machine", "double_machine", "byte_machine"}
+    for field in set(Variant.__slots__) - same:
+        assert getattr(zen, field) == getattr(variant, field)
+    assert for_processor(variant, "sapphirerapids") is variant
+    assert resolve_target(CpuOptions(cpu="znver4")).variant == zen
 
 
 WASM = variant_named("wasm32")
