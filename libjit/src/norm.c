@@ -19,10 +19,10 @@
 #define HELD 8
 
 /// exp(x) * EXP_SCALE for x of at most 0, or NaN: one power of two is enough where no result is subnormal, and so small a number
-/// that it is nothing where x is below -104.
+/// that it is nothing where x is below -105.
 #define EXP_SCALE 0x1p24f
 INLINE vf exp_scaled_f32(vf x) {
-  vf lowest = (vf){0} - 104.0f;
+  vf lowest = (vf){0} - 105.0f;
   __typeof__(x < lowest) low = x < lowest;
   x = (vf)((low & (__typeof__(low))lowest) | (~low & (__typeof__(low))x));
   vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 151.0f);

@@ -187,3 +187,16 @@ def test_softmax_keeps_what_differences_from_the_largest_lose(axis: int) -> None
     power = np.exp(x.astype(np.float64))
     expected = power / power.sum(axis=axis, keepdims=True)
     assert np.abs(result / expected - 1).max() < 4 * 2.0**-23
+
+
+@pytest.mark.parametrize("columns", [5, 16, 19, 300])
+def test_softmax_of_what_is_hidden_is_zero(columns: int) -> None:
+    x = np.full((3, columns), -np.inf, np.float32)
+    x[0, 0], x[1, 1:3], x[2] = 5, 1, -1e30
+    x[2, columns - 1] = 3
+    module = glowpy.Module()
+    f = module.create_function("main")
+    node = f.create_softmax("s", module.create_placeholder("x", Tensor.of(x).type), 1)
+    f.create_save("save", node, module.create_placeholder("y", node.type))
+    result = glowpy.compile(f, "cpu")({"x": x})["y"]
+    assert (result != 0).tolist() == (x > -1e30).tolist()
