@@ -245,6 +245,8 @@ class Tuner(Chooser):
             if spent >= end - start or (index > 1 and spent > (end - start) / 2):
                 break
             runs.append(prepare(question.network, _Fixed(question.ways, index)))
+        if len(runs) < 2:
+            return None
         samples: list[list[float]] = [[] for _ in runs]
         hopeful = list(range(len(runs)))
         for turn in range(_MOST_TURNS):
@@ -261,7 +263,7 @@ class Tuner(Chooser):
     @staticmethod
     def _judged(samples: Sequence[Sequence[float]], ways: int) -> _Record | None:
         """Which way is taken after so many turns; None after too few."""
-        if len(samples) < 2 or len(samples[0]) < _LEAST_TURNS:
+        if len(samples[0]) < _LEAST_TURNS:
             return None
 
         def is_faster(own: Sequence[float]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -168,6 +169,15 @@ def test_time_is_kept_to_and_goes_to_what_takes_longest() -> None:
     nothing = Laboratory()
     tiles(nothing, 0.1, *columns)
     assert nothing.compiled == []
+
+
+def test_time_may_end_before_the_first_way_is_compiled() -> None:
+    laboratory = Laboratory()
+    tuner = Tuner(2.0, ["here"], map(float, itertools.count()).__next__)
+    packing = PackProductsPass(VARIANT, exact=True, chooser=tuner)
+    TuneProductsPass(packing, tuner, laboratory.trial).run(network(96).main, PassContext(evaluate))
+    assert not laboratory.compiled
+    assert not tuner.results
 
 
 def test_another_machine_has_entries_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
