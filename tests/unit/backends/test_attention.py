@@ -128,11 +128,19 @@ def triangle(f: Function, x: Any, diagonal: int = 0, number: float = -np.inf) ->
     return f.create_add("triangle", x, f.module.create_constant("t", mask))
 
 
+def hides_first(f: Function, x: Any) -> Node:
+    mask = np.zeros(x.result.type.extents[-1], np.float32)
+    mask[0] = -np.inf
+    return f.create_add("hidden", x, f.module.create_constant("h", mask))
+
+
 @pytest.mark.parametrize(
     ("steps", "causal"),
     [
         ((scaled, triangle), True),
-        ((added, lambda f, x: triangle(f, x, 3, -3e38)), True),
+        ((lambda f, x: triangle(f, x, 3, -3e38),), True),
+        ((added, lambda f, x: triangle(f, x, 3)), True),
+        ((hides_first, lambda f, x: triangle(f, x, 0, -3e38)), False),  # the first sees what comes later
         ((lambda f, x: triangle(f, x, 0, -1e4),), False),  # far from hiding what scores well
         ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
         ((lambda f, x: added(f, x, (150, 150)),), False),

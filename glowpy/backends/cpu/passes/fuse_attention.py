@@ -109,7 +109,8 @@ class FuseAttentionPass(RewritePass):
             self.variant.machine_for(ElemKind.F32),
         )
         none = f.module.create_constant(f"{n.name}_none", np.zeros(0, np.float32), loc=n.loc)
-        diagonals = [_diagonal(mask, queries, heads.key.shape[3]) for mask in scores.masks]
+        alone = len(scores.masks) == 1
+        diagonals = [_diagonal(mask, queries, heads.key.shape[3], alone) for mask in scores.masks]
         diagonal = next((one for one in diagonals if one is not None), None)
         causal = diagonals.index(diagonal) if diagonal is not None else -1
         kept = [mask for index, mask in enumerate(scores.masks) if index != causal]
@@ -348,10 +349,11 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
     return _Part(source, shape, swapped, factor)
 
 
-def _diagonal(mask: _Mask, queries: Dim, keys: Dim) -> int | None:
+def _diagonal(mask: _Mask, queries: Dim, keys: Dim, alone: bool) -> int | None:
     """How many keys after its own number a query sees at most, where a mask says no more and each sees one; else None.
 
-    What it hides becomes so low that its weight is 0, whatever the score was.
+    What it hides becomes so low that its weight is 0, whatever the score was: of a mask that is not alone -infinity,
+    since another one may hide all the rest.
     """
     value = mask.value
     if _core(value.type.shape) != _core((queries, keys)):
@@ -360,7 +362,8 @@ def _diagonal(mask: _Mask, queries: Dim, keys: Dim) -> int | None:
     if array is None or (mask.fill is not None and mask.fill > _HIDDEN):
         return None
     array = array.reshape(static((queries, keys)))
-    hidden = array <= _HIDDEN if mask.fill is None else array != mask.keeps
+    lowest = _HIDDEN if alone else -np.inf
+    hidden = array <= lowest if mask.fill is None else array != mask.keeps
     diagonal = int(np.count_nonzero(~hidden[0])) - 1
     rows, columns = (np.arange(size) for size in array.shape)
     seen = columns <= rows[:, np.newaxis] + diagonal
