@@ -271,10 +271,11 @@ def _cell_misfit(operation: Operation, variant: Variant, vectors: int) -> str:
 
 def _attention_misfit(operation: Operation, variant: Variant) -> str:
     group, lanes = operation.attrs["group"], variant.machine_for(ElemKind.F32).lanes
-    if isinstance(group, int) and group and group % lanes == 0:
+    if isinstance(group, int) and group % lanes == 0 and 1 <= group // lanes <= MAX_VECTORS:
         return ""
     return (
-        f"group: expected a multiple of {lanes} queries (the vectors of {variant.name}), got {group}: "
+        f"group: expected a multiple of {lanes} queries (the vectors of {variant.name}), "
+        f"at most {MAX_VECTORS * lanes}, got {group}: "
         "lower the model for this processor"
     )
 
