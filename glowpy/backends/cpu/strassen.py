@@ -139,7 +139,7 @@ def _shapes(n: _Strassen) -> Iterator[str]:
     _, half_rows, half = expected = sums_shape(n.lhs.type.shape)
     if n.sums.type.shape != expected:
         yield f"expected sums of shape {list(expected)}, got {n.sums.type}"
-    if n.result.type.shape[:-1] != tuple(rows):
+    if n.result.type.rank != n.lhs.type.rank or n.result.type.shape[:-1] != tuple(rows):
         yield f"expected a result of {rows} rows, got {n.result.type}"
         return
     block = n.rhs.type.shape[-1] if n.rhs.type.rank == 3 else 0

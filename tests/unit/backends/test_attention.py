@@ -140,7 +140,10 @@ def hides_first(f: Function, x: Any) -> Node:
         ((scaled, triangle), True),
         ((lambda f, x: triangle(f, x, 3, -3e38),), True),
         ((added, lambda f, x: triangle(f, x, 3)), True),
-        ((hides_first, lambda f, x: triangle(f, x, 0, -3e38)), False),  # the first sees what comes later
+        (
+            (hides_first, lambda f, x: triangle(f, x, 0, -3e38)),
+            False,
+        ),  # the first sees what comes later
         ((lambda f, x: triangle(f, x, 0, -1e4),), False),  # far from hiding what scores well
         ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
         ((lambda f, x: added(f, x, (150, 150)),), False),

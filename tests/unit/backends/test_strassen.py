@@ -13,6 +13,7 @@ import glowpy
 from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuStrassenInst
+from glowpy.backends.cpu.nodes_gen import create_cpu_strassen
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.packing import unpack_matrix
 from glowpy.backends.cpu.passes import pack_products
@@ -26,6 +27,7 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
 from tests.unit.backends.test_packed import check, convolution, floats, product
@@ -190,6 +192,19 @@ def test_decisions_that_cannot_be_kept_to_are_refused(right: str, wrong: str, me
     blobs = {c.digest: c.tensor.array for c in lowered.module.constants}
     with pytest.raises(UserError, match=message):
         _ = compilation(parse_module(text, extra=CpuBackend.nodes, blobs=blobs), "cpu").program
+
+
+def test_a_result_without_columns_is_refused() -> None:
+    module = Module()
+    f = module.create_function("main")
+    types = map(parse_type, ("f32[64]", "f32[4x1x32]", "f32[2x64x16]"))
+    operands = [module.create_placeholder(f"x{i}", type) for i, type in enumerate(types)]
+    create_cpu_strassen(
+        f, "n", parse_type("f32[]"), *operands,
+        tile_pixels=1, tile_vectors=2, slab=1, bands=1, pairs=1,
+    )  # fmt: skip
+    with pytest.raises(UserError, match=r"expected a result of \[\] rows, got f32\[\]"):
+        verify_module(module)
 
 
 def test_weights_packed_for_other_vectors_are_refused() -> None:
