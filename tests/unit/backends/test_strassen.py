@@ -111,6 +111,17 @@ def test_exact_code_has_all_multiplications() -> None:
     assert "cpu_matmul" in mnemonics(module, CpuBackend(CpuOptions(exact=True)))
 
 
+def test_infinite_weights_stay_in_their_columns() -> None:
+    module = Module()
+    f = module.create_function("main")
+    weights = floats(1120, 1024).copy()
+    weights[3, 200] = np.inf
+    x = module.create_placeholder("x", parse_type("f32[200x1120]"))
+    dot = f.create_mat_mul("dot", x, module.create_constant("w", weights))
+    f.create_save("save", dot, module.create_placeholder("y", dot.result.type))
+    assert "cpu_matmul" in mnemonics(module)
+
+
 def test_a_right_side_that_makes_large_errors_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_products, "MOST_ERROR", 1e-9)
     assert "cpu_matmul" in mnemonics(network("f32[200x1120]", 1024))
