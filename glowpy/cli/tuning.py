@@ -25,10 +25,14 @@ def tuning_text(tuned: Sequence[Tuned]) -> str:
         sum(one.kept for one in tuned),
         [one.gain for one in tuned if one.taken],
     )
-    text = f"tuning: {len(tuned)} products are known, {len(tuned) - kept} measured now"
+    if not tuned:
+        return "tuning: nothing is known of any product; --tune with more seconds measures those there are"
+    known = "1 product is" if len(tuned) == 1 else f"{len(tuned)} products are"
+    text = f"tuning: {known} known, {len(tuned) - kept} measured now"
     if not changed:
-        return f"{text}; the model's way is taken for all of them"
-    return f"{text}; {len(changed)} are computed in another way, up to {max(changed):.0%} faster"
+        return f"{text}; all are computed as without --tune"
+    verb = "is" if len(changed) == 1 else "are"
+    return f"{text}; {len(changed)} {verb} computed in another way, up to {max(changed):.0%} faster"
 
 
 def tuning_figures(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:

@@ -16,10 +16,11 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, Cpu
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
-from glowpy.backends.cpu.tuning import Tuner
+from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.cli.files import write_constants
+from glowpy.cli.tuning import tuning_text
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation, compile
 from glowpy.graph.node import Constant
@@ -290,6 +291,9 @@ def test_verbs_say_what_they_found_out(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one["seconds"] for one in tried] == [0.002, 0.001]
     status, text, _ = glow("run", *model, "--tune", "0")
     assert "3 products are known, 0 measured now; 3 are computed in another way, up to 50%" in text
+    assert "nothing is known of any product; --tune with more seconds" in tuning_text(())
+    same = Tuned("a", "p", ("x", "y"), (1.0, 2.0), taken=0, kept=True)
+    assert "1 product is known, 0 measured now; all are computed as without" in tuning_text([same])
     status, text, _ = glow("bundle", *model, "-o", "built", "--tune", "0", "--json")
     assert status == 0
     assert all(one["kept"] and one["taken"] for one in json.loads(text)["tuning"])
