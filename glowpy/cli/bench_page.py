@@ -42,10 +42,11 @@ def bench_page(machine: Mapping[str, Any], results: Sequence[Measured]) -> str:
 
 def _machine(machine: Mapping[str, Any]) -> Iterator[Element]:
     texts = [f"{name} {text}" for name, text in machine["versions"].items()]
+    threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads at most"
     where = "" if machine["core"] is None else f" on processor {machine['core']}"
     yield element(
         "p",
-        f"{machine['system']}, kernels for {machine['variant']}, {machine['threads']} threads at most{where}; "
+        f"{machine['system']}, kernels for {machine['variant']}, {threads}{where}; "
         f"{', '.join(texts)}. Peak: {machine['gflops']:.1f} GFLOP/s in f32.",
     )
     rates = [

@@ -170,7 +170,7 @@ def _row(result: Measured, peers: Sequence[str]) -> list[str]:
         _milliseconds(result.median),
         _milliseconds(result.p95),
         str(len(result.samples())),
-        f"{result.flops / _GIGA:.1f}",
+        f"{result.flops / _GIGA:.1f}" if result.macs else "-",
         f"{result.bandwidth / _GIGA:.1f}",
         f"{result.share_of_roof:.0%}",
         *others,

@@ -142,6 +142,13 @@ def test_tables(model: Path) -> None:
     assert "waits for" in text
 
 
+def test_a_model_without_products_has_no_rate(tmp_path: Path) -> None:
+    path = tmp_path / "net.glow"
+    path.write_text(ELEMENTWISE)
+    row = next(line for line in bench(str(path)).splitlines() if "net.glow" in line)
+    assert row.split()[4] == "-"
+
+
 def test_layers_are_all_runs(model: Path) -> None:
     result = figures(str(model), "--layers")
     layers = result["layers"]
@@ -371,6 +378,7 @@ def test_page_and_trace(model: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     tree = fromstring(text.partition("\n")[2].replace('<meta charset="utf-8">', ""))
     assert text.startswith("<!DOCTYPE html>")
+    assert "1 thread on processor" in text
     assert [heading.text for heading in tree.iter("h3")] == ["Roofline", "Layers", "Memory"]
     assert [len(list(tree.iter(tag))) for tag in ("circle", "h2")] == [2, 1]  # products, models
     layers = [row[0].text for row in list(tree.iter("table"))[-1].iter("tr")]
