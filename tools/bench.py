@@ -176,11 +176,18 @@ def _names(text: str) -> list[str]:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     say = parser.add_argument
-    say("--models", type=_names, default=list(TABLE), help="ONNX files, or of " + ", ".join(TABLE))
-    say("--against", type=_names, default=list(RUNTIMES), help="of " + ", ".join(RUNTIMES))
+    say(
+        "--models",
+        type=_names,
+        default=list(TABLE),
+        help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
+    )
+    say("--against", type=_names, default=list(RUNTIMES), help="some of " + ", ".join(RUNTIMES))
     say("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin; else pnnx is run")
     say("--small", action="store_true", help="exports as small as in tests")
     say("--rounds", type=int, default=7)
