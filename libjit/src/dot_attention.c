@@ -219,6 +219,9 @@ INLINE void transpose_rows(float *restrict to, const float *restrict from, dim_t
     for (dim_t d = r < whole_rows ? whole : 0; d < depth; d++) to[d * group + r] = from[r * step + d];
 }
 
+/// What sums are divided by: where there is no key at all, they are 0, and stay so.
+INLINE float total_of(const attention_t *a, float total) { return a->keys ? total : 1; }
+
 /// Queries `first_row` to `last_row` of a head.
 INLINE void attend(float *result, const float *query, const float *key, const float *value, const attention_t *a,
                    const room_t *room, const mask_t masks[2], dim_t first_row, dim_t last_row) {
@@ -247,7 +250,7 @@ INLINE void attend(float *result, const float *query, const float *key, const fl
     }
   }
   for (dim_t r = 0; r < rows; r++) {
-    float total = room->totals[r];
+    float total = total_of(a, room->totals[r]);
     for (dim_t i = 0; i < a->width; i++)
       result[(first_row + r) * a->result_step + i] = room->sums[r * a->padded + i] / total;
   }
@@ -320,6 +323,7 @@ INLINE void attend_alone(float *restrict result, const float *query, const float
       for (dim_t k = 0; k < count; k++) sums[c] += scores[k] * values[k * a->value_step + c];
     }
   }
+  total = total_of(a, total);
   for (dim_t i = 0; i < a->width; i++) result[i] = sums[i] / total;
 }
 

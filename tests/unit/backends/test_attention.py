@@ -189,6 +189,13 @@ def test_open_extents() -> None:
     check(module, n=1, m=200)
 
 
+def test_without_keys_results_are_zero() -> None:
+    queries, keys = symbol("n", 1, 512), symbol("m", 0, 512)
+    module = network(scaled, q=Type(ElemKind.F32, (1, 2, queries, 8)), shared=1, keys=keys)
+    check(module, n=50, m=0)
+    check(module, n=1, m=0)
+
+
 @pytest.mark.parametrize(
     "steps",
     [
