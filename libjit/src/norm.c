@@ -10,7 +10,11 @@
 #define BLOCK 64
 
 /// Whether the processor has the square roots of a vector.
-#define ROOTS_OF_VECTORS (SQRT_F32_IN_HARDWARE && SQRT_F64_IN_HARDWARE)
+#if SQRT_F32_IN_HARDWARE && SQRT_F64_IN_HARDWARE
+#define ROOTS_OF_VECTORS 1
+#else
+#define ROOTS_OF_VECTORS 0
+#endif
 
 /// Vectors that are summed side by side, to hide the latency of one addition.
 #define ACCUMULATORS 4
