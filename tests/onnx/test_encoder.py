@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 import glowpy
+from glowpy.backends.cpu.insts_gen import CpuAttentionInst
 from glowpy.core.schema import Trait
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compilation
@@ -111,7 +112,8 @@ def test_an_encoder_is_products_and_their_epilogues(model: onnx.ModelProto) -> N
     ir = compilation(glowpy.load(model), backend_of("cpu")).program.ir
     assert not [inst for inst in ir.instructions if isinstance(inst, TransposeInst | CopyInst)]
     stacked = runs(ir)
-    assert sum(run[0].has(Trait.EPILOGUE) for run in stacked) == 16
+    assert sum(run[0].has(Trait.EPILOGUE) for run in stacked) == 12
+    assert sum(isinstance(inst, CpuAttentionInst) for inst in ir.instructions) == 2
     assert max(len(run) for run in stacked if run[0].has(Trait.EPILOGUE)) == 7
     assert not [inst for inst in _followers(stacked) if inst.has(Trait.ELEMENTWISE)]
 

@@ -49,7 +49,8 @@ def network() -> Module:
 
 @pytest.fixture(scope="module")
 def stages() -> Compilation:
-    return compilation(network(), "cpu")
+    """By the direct algorithms, whichever processor this is."""
+    return compilation(network(), CpuBackend(CpuOptions(exact=True)))
 
 
 def test_what_was_decided_is_explained(stages: Compilation) -> None:

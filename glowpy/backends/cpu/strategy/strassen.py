@@ -16,15 +16,16 @@ from glowpy.support.symbolic import ceil_div
 
 __all__ = ["StrassenDecision", "choose_strassen", "strassen_ways"]
 
-_LEFT_CYCLES = 12.0
-"""To compute the four sums of a vector of each quarter of the left side, where they stay in the second-level cache."""
-_SUM_CYCLES = 80.0
-"""To begin tiles, store products and add them up, for a vector of each quarter of the result."""
+_LEFT_CYCLES = 24.0
+"""Divided by the multiply-adds that start in a cycle: to compute the four sums of a vector of each quarter of the left
+side, where they stay in the second-level cache."""
+_SUM_CYCLES = 160.0
+"""The same: to begin tiles, store products and add them up, for a vector of each quarter of the result."""
 _DIFFERENCES = 4
 """Quarters of the right side that are differences; each takes a step two reads and a write of its weights."""
 _IN_PLACE = 3
 """Of the seven products those whose left side is a quarter as it lies, with rows of its whole depth."""
-_LEAST_GAIN = 0.985
+_LEAST_GAIN = 0.975
 """Of the direct algorithm's cycles. There are no more weights than it has, but it rounds less."""
 _UNITS = 16
 """So many are enough for threads to share, and each has scratch memory of its own."""
@@ -110,9 +111,10 @@ def _decide(
     cycles += _DIFFERENCES * slabs * all_pairs * half * max(read - step, 0)
     moved = 8 * machine.lanes * machine.element_bytes  # four quarters and their sums
     stays = rows * ceil_div(half, machine.lanes) * moved <= machine.second_cache
-    left = _LEFT_CYCLES if stays else max(moved / machine.third_rate, _LEFT_CYCLES)
+    left = _LEFT_CYCLES / machine.multiplies
+    left = left if stays else max(moved / machine.third_rate, left)
     cycles += rows * ceil_div(half, machine.lanes) * left
-    cycles += rows * all_pairs * vectors * _SUM_CYCLES
+    cycles += rows * all_pairs * vectors * _SUM_CYCLES / machine.multiplies
     return StrassenDecision(pixels, vectors, slab, bands, pairs, cycles)
 
 
