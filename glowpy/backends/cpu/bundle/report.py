@@ -98,8 +98,8 @@ def measure(
 
 
 _ALIGNED_FRAMES = 5
-"""Frames of a chain of calls that are aligned for vectors: at most those of an instruction, of its walk, of a kernel, of a
-function of tiles or patches, and of what that calls."""
+"""Frames of a chain of calls that are aligned for vectors: at most those of an instruction, of its walk, of a kernel,
+of a function of tiles or patches, and of what that calls."""
 
 
 def _alignment(target: CpuTarget) -> int:
