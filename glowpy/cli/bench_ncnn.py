@@ -68,10 +68,10 @@ def _converted(path: Path, inputs: Mapping[str, Array], scratch: Path) -> tuple[
     shapes = ",".join(f"{list(a.shape)}{a.dtype.kind}{a.itemsize * 8}" for a in inputs.values())
     options = [str(file), "fp16=0", f"inputshape={shapes.replace(' ', '')}"]
     _finish([sys.executable, "-c", _CONVERT, *options], scratch, "pnnx cannot convert the model")
-    made = file.with_suffix(".ncnn.param"), file.with_suffix(".ncnn.bin")
-    if not all(one.is_file() for one in made):
+    files = file.with_suffix(".ncnn.param"), file.with_suffix(".ncnn.bin")
+    if not all(one.is_file() for one in files):
         raise UserError("pnnx cannot convert the model: it wrote nothing for ncnn")
-    return made
+    return files
 
 
 def _finish(command: Sequence[str], folder: Path | None, what: str) -> None:
@@ -83,9 +83,8 @@ def _finish(command: Sequence[str], folder: Path | None, what: str) -> None:
     except subprocess.TimeoutExpired:
         raise UserError(f"{what}: it took longer than {_SECONDS} s") from None
     if done.returncode:
-        number = (
-            -done.returncode % 256
-        )  # a process in between gives a signal on as 256 less its number
+        # A process in between gives a signal on as 256 less its number.
+        number = -done.returncode % 256
         ends = {s.value: s.name for s in signal.Signals if s.name in ("SIGSEGV", "SIGABRT")}
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         unknown = [line for line in lines if line.endswith(_UNKNOWN)]
