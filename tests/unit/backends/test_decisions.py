@@ -19,11 +19,11 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.node import Constant
-from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation
 from glowpy.support.symbolic import symbol
 from tests.bundles.networks import glow
+from tests.unit.backends.lowered_text import edited
 
 
 def network() -> Module:
@@ -130,21 +130,18 @@ def test_networks_without_products() -> None:
     assert compilation(module, "cpu").text("strategy") == "no products\n"
 
 
-def edited(stages: Compilation, name: str, **attributes: int) -> Module:
+def other_decisions(stages: Compilation, name: str, **attributes: int) -> Module:
     """The lowered module with other attributes of one product."""
-    lines = print_module(stages.lowered.module).splitlines()
-    (number,) = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"%{name} = cpu_")]
-    for attribute, value in attributes.items():
-        lines[number], count = re.subn(rf"\b{attribute}=\d+", f"{attribute}={value}", lines[number])
-        assert count == 1
-    blobs = {c.digest: c.tensor.array for c in stages.lowered.module.constants}
-    return parse_module("\n".join(lines) + "\n", extra=CpuBackend.nodes, blobs=blobs)
+    return edited(
+        stages,
+        {rf"(%{name} = cpu_.*\b{key}=)\d+": rf"\g<1>{value}" for key, value in attributes.items()},
+    )
 
 
 def test_edited_attributes_are_kept_to(stages: Compilation) -> None:
     x = np.random.default_rng(1).standard_normal((1, 9, 9, 16), dtype=np.float32)
     expected = glowpy.compile(network(), backend="interpreter")({"x": x})["y"]
-    module = edited(stages, "conv", tile_pixels=2, line=9, slab=4)
+    module = other_decisions(stages, "conv", tile_pixels=2, line=9, slab=4)
     text = compilation(module, "cpu").text("strategy")
     assert "tile_pixels=2" in text
     assert "line=9, slab=4, fetch=0 (overridden)" in text
@@ -158,7 +155,7 @@ def test_every_decision_shows_that_it_was_made_by_hand(
     stages: Compilation, attributes: dict[str, int]
 ) -> None:
     assert "(overridden)" not in stages.text("strategy")
-    module = edited(stages, "conv", **attributes)
+    module = other_decisions(stages, "conv", **attributes)
     assert "(overridden)" in compilation(module, "cpu").text("strategy")
 
 
@@ -180,7 +177,7 @@ def test_decisions_that_cannot_be_kept_to_are_refused(
     stages: Compilation, name: str, attributes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        _ = compilation(edited(stages, name, **attributes), "cpu").program
+        _ = compilation(other_decisions(stages, name, **attributes), "cpu").program
 
 
 def test_weights_packed_for_other_vectors_are_refused(stages: Compilation) -> None:

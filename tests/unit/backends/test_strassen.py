@@ -25,11 +25,10 @@ from glowpy.backends.cpu.verify import misfit
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
-from glowpy.graph.parser import parse_module
-from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
+from tests.unit.backends.lowered_text import edited
 from tests.unit.backends.test_packed import check, convolution, floats, product
 
 MACHINE = variant_named("x86_64_v3").machine
@@ -197,12 +196,9 @@ def test_what_was_decided_is_explained() -> None:
     ],
 )
 def test_decisions_that_cannot_be_kept_to_are_refused(right: str, wrong: str, message: str) -> None:
-    lowered = compilation(network("f32[200x1120]", 1024), CpuBackend()).lowered
-    text, count = re.subn(right, wrong, print_module(lowered.module))
-    assert count == 1
-    blobs = {c.digest: c.tensor.array for c in lowered.module.constants}
+    stages = compilation(network("f32[200x1120]", 1024), CpuBackend())
     with pytest.raises(UserError, match=message):
-        _ = compilation(parse_module(text, extra=CpuBackend.nodes, blobs=blobs), "cpu").program
+        _ = compilation(edited(stages, {right: wrong}), "cpu").program
 
 
 def test_a_result_without_columns_is_refused() -> None:
