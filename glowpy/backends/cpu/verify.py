@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from glowpy.backend import Operation
@@ -12,10 +13,13 @@ from glowpy.backends.cpu.insts_gen import (
     CpuBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuRnnInst,
     CpuRowMatmulInst,
     CpuStrassenInst,
     CpuWinogradInst,
@@ -231,37 +235,30 @@ def _packed(
 
 def misfit(operation: Operation, variant: Variant) -> str:
     """Why a product cannot use its weights, packed for other vectors or other tiles; empty if it can."""
-    if operation.mnemonic == CpuBlockMatmulInst.SCHEMA.mnemonic:
-        return _block_misfit(operation, variant)
-    if operation.mnemonic == CpuAttentionInst.SCHEMA.mnemonic:
-        return _attention_misfit(operation, variant)
-    vectors = operation.attrs.get("tile_vectors")
-    if not isinstance(vectors, int):
-        return ""
-    if "recurrence" in operation.types:
-        return _cell_misfit(operation, variant, vectors)
-    packed = next(name for name in ("filter", "rhs") if name in operation.types)
-    type = operation.types[packed]
-    lanes, block = (
-        variant.machine_for(type.kind).lanes,
-        static([type.shape[-1]])[0] // dot_of(type.kind),
-    )
-    single = CpuStrassenInst, CpuWinogradInst
-    several = operation.mnemonic not in [inst.SCHEMA.mnemonic for inst in single]
-    if block == vectors * lanes or (
-        several and block and block % lanes == 0 and vectors * lanes % block == 0
-    ):
+    check = _CHECKS.get(operation.mnemonic)
+    return "" if check is None else check(operation, variant)
+
+
+def _product_misfit(
+    operand: str, operation: Operation, variant: Variant, *, several: bool = True
+) -> str:
+    """Of an operand that is packed for tiles; whose blocks may be `several` for each of them."""
+    type, vectors = operation.types[operand], operation.attrs["tile_vectors"]
+    lanes = variant.machine_for(type.kind).lanes
+    block = static([type.shape[-1]])[0] // dot_of(type.kind)
+    columns = vectors * lanes if isinstance(vectors, int) else 0
+    if block == columns or (several and block and block % lanes == 0 and columns % block == 0):
         return ""
     return (
-        f"{packed}: expected blocks whose multiple {vectors} x {lanes} = {vectors * lanes} numbers are "
+        f"{operand}: expected blocks whose multiple {vectors} x {lanes} = {columns} numbers are "
         f"(tile_vectors, and the vectors of {variant.name}), got {block}: lower the model for this processor"
     )
 
 
-def _cell_misfit(operation: Operation, variant: Variant, vectors: int) -> str:
-    type = operation.types["recurrence"]
+def _cell_misfit(operation: Operation, variant: Variant) -> str:
+    type, vectors = operation.types["recurrence"], operation.attrs["tile_vectors"]
     (block,), lanes = static([type.shape[-1]]), variant.machine_for(type.kind).lanes
-    if vectors and block % (vectors * lanes) == 0:
+    if isinstance(vectors, int) and vectors and block % (vectors * lanes) == 0:
         return ""
     return (
         f"recurrence: expected blocks that are a multiple of {vectors} x {lanes} numbers (tile_vectors, and the "
@@ -291,3 +288,16 @@ def _block_misfit(operation: Operation, variant: Variant) -> str:
         f"rhs: expected blocks of {columns} columns (the vectors of {variant.name}), got {packed}: "
         "lower the model for this processor"
     )
+
+
+_Check = Callable[[Operation, Variant], str]
+_CHECKS: Mapping[str, _Check] = {
+    CpuAttentionInst.SCHEMA.mnemonic: _attention_misfit,
+    CpuBlockMatmulInst.SCHEMA.mnemonic: _block_misfit,
+    CpuConvInst.SCHEMA.mnemonic: partial(_product_misfit, "filter"),
+    CpuMatmulInst.SCHEMA.mnemonic: partial(_product_misfit, "rhs"),
+    CpuStrassenInst.SCHEMA.mnemonic: partial(_product_misfit, "rhs", several=False),
+    CpuWinogradInst.SCHEMA.mnemonic: partial(_product_misfit, "filter", several=False),
+    **{cell.SCHEMA.mnemonic: _cell_misfit for cell in (CpuGruInst, CpuLstmInst, CpuRnnInst)},
+}
+"""For every instruction with an attribute that depends on the length of vectors."""

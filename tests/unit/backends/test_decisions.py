@@ -189,3 +189,15 @@ def test_weights_packed_for_other_vectors_are_refused(stages: Compilation) -> No
     assert reasons.count("") <= 1
     assert all(not reason or "lower the model for this processor" in reason for reason in reasons)
     assert not misfit(Operation("abs", {}, {}), variants[0])
+
+
+def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
+    """Operands that none of the checks looks for would be read as if they were packed for these vectors."""
+    operands = {"filter": "f32[1x1x1x1x1x5]", "rhs": "f32[1x1x5]", "recurrence": "f32[1x1x1x5]"}
+    types = {name: parse_type(text) for name, text in operands.items()}
+    schemas = [inst.SCHEMA for inst in CpuBackend.instructions]
+    tiled = [s.mnemonic for s in schemas if "tile_vectors" in (attr.name for attr in s.attrs)]
+    assert len(tiled) >= 7
+    for mnemonic in tiled:
+        operation = Operation(mnemonic, types, {"tile_vectors": 1})
+        assert "lower the model" in misfit(operation, variant_named("x86_64_v3"))
