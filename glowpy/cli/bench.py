@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
-from glowpy.cli.backends import backend_option, machine_code_backend, settings_option, tune_option
+from glowpy.cli.backends import (
+    backend_option,
+    exact_option,
+    machine_code_backend,
+    settings_option,
+    tune_option,
+)
 from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
 from glowpy.cli.bench_page import bench_page
 from glowpy.cli.bench_peers import PEERS
 from glowpy.cli.bench_report import (
     figures_of,
     machine_figures,
-    print_layers,
-    print_machine,
-    print_models,
+    print_report,
 )
 from glowpy.cli.bench_trace import trace_text
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_text
-from glowpy.cli.model import Source, input_option, shape_option, state_option
+from glowpy.cli.model import (
+    Source,
+    constants_option,
+    function_option,
+    input_option,
+    shape_option,
+    state_option,
+)
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.support.cores import usable_cores
@@ -94,7 +107,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
     type=click.Choice(list(CLOCKS)),
     default="wall",
     show_default=True,
-    help="cpu counts this process's time only, for a machine that others use as well; layers are timed by the wall.",
+    help="cpu counts this process's time only, for a machine that others use as well.",
 )
 @click.option("--fresh-peaks", is_flag=True, help="Measure the machine again.")
 @click.option(
@@ -108,9 +121,12 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @input_option()
 @shape_option()
 @state_option()
+@constants_option()
+@function_option()
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
 @backend_option("cpu")
 @settings_option()
+@exact_option()
 @tune_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
@@ -122,16 +138,19 @@ def bench(
     core: int | None,
     seconds: float,
     repeat: int,
-    clock: str,
+    clock: Literal["wall", "cpu"],
     fresh_peaks: bool,
     html: str | None,
     trace: str | None,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     state: tuple[str, ...],
+    constants: str,
+    name: str,
     seed: int,
     backend: str,
     settings: tuple[str, ...],
+    exact: bool,
     tune: float | None,
     as_json: bool,
 ) -> None:
@@ -149,17 +168,17 @@ def bench(
     """
     if "-" in (html, trace):
         raise UserError("expected files for --html and --trace", note="./- is a file")
-    timed_layers = layers or html is not None or trace is not None
     count = threads or usable_cores()
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, _chosen_core(core, count), clock)
-    options = CpuOptions(threads=count, tune=tune), CpuOptions(threads=count, timed=True)
-    own, twin = (machine_code_backend(backend, one, settings) for one in options)
+    options = CpuOptions(threads=count, exact=exact)
+    own = machine_code_backend(backend, replace(options, tune=tune), settings)
+    twin = machine_code_backend(backend, replace(options, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, count, fresh=fresh_peaks)
-    sources = [Source(model, shapes, "", "", backend, state) for model in models]
-    timed = twin if timed_layers else None
+    sources = [Source(model, shapes, constants, name, backend, state) for model in models]
+    timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]
     machine = machine_figures(own.target, peaks, plan)
     if html is not None:
@@ -168,11 +187,8 @@ def bench(
         write_text(trace, trace_text(results))
     if as_json:
         print_json({"machine": machine, "models": list(map(figures_of, results))})
-        return
-    print_machine(own.target, peaks, plan.core)
-    print_models(results, peers)
-    for result in results if layers else ():
-        print_layers(result)
+    else:
+        print_report(own.target, plan, results, layers=layers)
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:

@@ -2,8 +2,9 @@
 
 * Rounds time every contestant for a while, and each begins with another one: a change of the machine's speed hits all.
 * The first run of a contestant in a round is not counted where there are others: they have left it cold caches.
-* Runs of instructions are timed by a twin of the network, which notes the processor's counter after each of them. It
-  takes its turns with the network itself, so that what that costs is known.
+* Runs of instructions are timed by a twin of the network, which notes the time after each of them: the processor's
+  counter, or the thread's clock where runs are timed by processor time. It takes its turns with the network itself, so
+  that what that costs is known.
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ def measure(
         contestants += _peers(source, feeds, own, plan, result)
         _time(contestants, plan, result)
     if stamps:
-        result.layers = _layers(result, stamps, backend)
+        result.layers = _layers(result, stamps, backend, plan.clock)
     return result
 
 
@@ -409,12 +410,16 @@ def _run(contestant: Contestant, clock: Clock) -> float:
     return seconds
 
 
-def _layers(result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend) -> list[Layer]:
+def _layers(
+    result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend, clock: str
+) -> list[Layer]:
     """What the stamps of all runs say of each run of instructions; those that nothing was called for are left out."""
     first, last = stamps[0], stamps[-1]
     index = np.flatnonzero(first.ticks)
     ticks = np.array([one.ticks[index] for one in stamps], np.int64)
-    tick = (last.end - first.end) / max(int(ticks[-1, -1] - ticks[0, -1]), 1)
+    tick = 1e-9
+    if clock == "wall":
+        tick = (last.end - first.end) / max(int(ticks[-1, -1] - ticks[0, -1]), 1)
     seconds = np.median(np.diff(ticks, axis=1), axis=0) * tick
     starts = np.concatenate([[0.0], np.cumsum(seconds)])
     places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}

@@ -26,9 +26,7 @@ __all__ = [
     "kernel_text",
     "layer_figures",
     "machine_figures",
-    "print_layers",
-    "print_machine",
-    "print_models",
+    "print_report",
     "why",
 ]
 
@@ -126,7 +124,17 @@ def why(explanation: Explanation | None) -> str:
     return ", ".join(texts)
 
 
-def print_machine(target: CpuTarget, peaks: Peaks, core: int | None) -> None:
+def print_report(
+    target: CpuTarget, plan: Plan, results: Sequence[Measured], *, layers: bool
+) -> None:
+    """The machine, the models, and their layers if asked for."""
+    _print_machine(target, results[0].peaks, plan.core)
+    _print_models(results, plan.peers)
+    for result in results if layers else ():
+        _print_layers(result)
+
+
+def _print_machine(target: CpuTarget, peaks: Peaks, core: int | None) -> None:
     """One line on the machine, and one on its peaks."""
     where = "" if core is None else f" on processor {core}"
     threads = f"{peaks.threads} thread{'s' * (peaks.threads > 1)}{where}"
@@ -142,7 +150,7 @@ def _bytes(size: int) -> str:
     return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
 
 
-def print_models(results: Sequence[Measured], peers: Sequence[str]) -> None:
+def _print_models(results: Sequence[Measured], peers: Sequence[str]) -> None:
     """A line for each model, and why other runtimes have no figure."""
     columns = ["model", ">median ms", ">p95 ms", ">runs", ">GFLOP/s", ">GB/s", ">of the roof"]
     columns += [column for name in peers for column in (f">{name} ms", f">glowpy / {name}")]
@@ -184,7 +192,7 @@ def _milliseconds(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3f}" if seconds >= 1e-3 else f"{seconds * 1e3:.4g}"
 
 
-def print_layers(result: Measured) -> None:
+def _print_layers(result: Measured) -> None:
     """A line for each run of instructions, then what all of them take, beside the network without a clock."""
     columns = ["layer", "in the model", "kernel", ">us", ">share", ">GFLOP/s", ">GB/s"]
     columns += [">of its roof", "bound by", "decided"]

@@ -26,7 +26,7 @@ from glowpy.cli.backends import (
     tune_option,
 )
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import load_model, shape_option, state_option
+from glowpy.cli.model import constants_option, load_model, shape_option, state_option
 from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
@@ -87,7 +87,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
     is_flag=True,
     help="Take and give the integers of a quantized model in place of floats.",
 )
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
+@constants_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bundle(
     models: tuple[str, ...],

@@ -10,7 +10,9 @@ from glowpy.cli.backends import backend_option, bound_backend, settings_option, 
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import (
     choose_function,
+    constants_option,
     expect_onnx,
+    function_option,
     is_text,
     load_model,
     parse_shapes,
@@ -27,8 +29,8 @@ __all__ = ["check"]
 @click.command(cls=Verb)
 @click.argument("model", shell_complete=complete_file)
 @shape_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @backend_option("cpu")
 @settings_option()
 @target_options()

@@ -10,7 +10,7 @@ from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.files import constants_file, write_network
-from glowpy.cli.model import Source, random_array, shape_option
+from glowpy.cli.model import Source, constants_option, function_option, random_array, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import read_samples
 from glowpy.cli.verb import OutputFile, Verb
@@ -45,8 +45,8 @@ __all__ = ["convert"]
     help="What to compare on: a folder, a .npz file, or module:name. One random input if left out.",
 )
 @shape_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @backend_option("cpu", "What is to run it: what that cannot run in halves stays in f32.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert(

@@ -8,7 +8,14 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_text
-from glowpy.cli.model import choose_function, load_model, shape_option, state_option
+from glowpy.cli.model import (
+    choose_function,
+    constants_option,
+    function_option,
+    load_model,
+    shape_option,
+    state_option,
+)
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
@@ -40,8 +47,8 @@ __all__ = ["dump"]
 )
 @shape_option()
 @state_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @backend_option("cpu")
 @settings_option()
 @target_options()

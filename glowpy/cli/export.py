@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import choose_function, load_model, shape_option
+from glowpy.cli.model import (
+    choose_function,
+    constants_option,
+    function_option,
+    load_model,
+    shape_option,
+)
 from glowpy.cli.output import progress
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
@@ -19,8 +25,8 @@ __all__ = ["export"]
     "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
 )
 @shape_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
 def export(
     model: str, output: str, shapes: tuple[str, ...], constants: str, name: str, optimize: bool

@@ -39,7 +39,9 @@ __all__ = [
     "Shapes",
     "Source",
     "choose_function",
+    "constants_option",
     "expect_onnx",
+    "function_option",
     "input_option",
     "is_text",
     "load_model",
@@ -87,6 +89,20 @@ def state_option() -> Callable[[F], F]:
         "--state",
         multiple=True,
         help="INPUT=OUTPUT: an input that is kept, and the output that it is in the next run; or auto: what looks so.",
+    )
+
+
+def constants_option() -> Callable[[F], F]:
+    """The option --constants of a verb."""
+    return click.option(
+        "--constants", default="", help="A .npz file with the constants of a .glow file."
+    )
+
+
+def function_option() -> Callable[[F], F]:
+    """The option --function of a verb."""
+    return click.option(
+        "--function", "name", default="", help="Which function of a module with several."
     )
 
 

@@ -10,7 +10,7 @@ import click
 
 from glowpy.cli.backends import backend_option
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import Source, shape_option
+from glowpy.cli.model import Source, constants_option, function_option, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import Samples, read_samples
 from glowpy.cli.verb import OutputFile, Verb
@@ -44,8 +44,8 @@ _NAMED = 3
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
 @shape_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @backend_option("cpu")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def profile(

@@ -12,7 +12,7 @@ from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
-from glowpy.cli.model import Source, shape_option
+from glowpy.cli.model import Source, constants_option, function_option, shape_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.verb import OutputFile, Verb
@@ -57,8 +57,8 @@ __all__ = ["quantize"]
 @quantization_options
 @accuracy_options
 @shape_option()
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def quantize(
     model: str,

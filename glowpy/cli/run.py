@@ -30,6 +30,8 @@ from glowpy.cli.completion import complete_file
 from glowpy.cli.help_model import print_model
 from glowpy.cli.model import (
     Source,
+    constants_option,
+    function_option,
     input_option,
     open_onnx,
     read_inputs,
@@ -72,8 +74,8 @@ _STEPS = 16
     is_flag=True,
     help="Only say what MODEL takes and gives, what it leaves open, and what looks like state.",
 )
-@click.option("--constants", default="", help="A .npz file with the constants of a .glow file.")
-@click.option("--function", "name", default="", help="Which function of a module with several.")
+@constants_option()
+@function_option()
 @click.option(
     "--seed",
     type=click.IntRange(0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -25,7 +26,7 @@ from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
-from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
@@ -188,7 +189,7 @@ class CpuBackend(Backend):
             bound=True,
             instrument="table" if options.instrument else "",
             parallel=True,
-            timed=counter_of(self.target) if settings.timed else "",
+            timed=counter_of(self.target, settings.timed),
         )
         code_options = CodeOptions(
             entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
@@ -223,7 +224,7 @@ class CpuBackend(Backend):
         instrumented = program.ir if options.instrument else None
         workers = self._shared_workers(use_cache=options.cache)
         timed = program.ir if settings.timed else None
-        return JitFunction(image, weights, code, workers, instrumented, timed)
+        return JitFunction(image, weights, code, workers, instrumented, timed, settings.timed)
 
     def remembers(self, options: CompileOptions) -> bool:
         """Where there is a cache, unless code comes with files beside it, tells what it does, or was tuned."""
@@ -313,8 +314,17 @@ class CpuBackend(Backend):
             )
 
 
-def counter_of(target: CpuTarget) -> Counter:
-    """The counter that costs a few cycles to read. Raises UserError for a processor that has none for programs."""
+def counter_of(target: CpuTarget, timed: Timed) -> Counter:
+    """What tells the time: by the wall a counter that costs a few cycles to read.
+
+    Raises UserError for a processor that has no counter for programs, and a system without clocks of threads.
+    """
+    if not timed:
+        return ""
+    if timed == "cpu":
+        if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+            raise UserError("cannot time instructions by the processor's time on this system")
+        return "clock_gettime"
     counters: dict[str, Counter] = {
         "x86_64": "readcyclecounter",
         "aarch64": "readsteadycounter",

@@ -22,11 +22,13 @@ which and whose context are the next two pointers of the table; NULL computes al
 them as its last arguments.
 
 With `timed`, the last pointer is to 64-bit stamps of the processor's counter of time: when the network begins, then for
-each instruction when the call of its run has ended.
+each instruction when the call of its run has ended. By the thread's clock, each stamp is two such numbers, seconds and
+nanoseconds, and one more pointer is that of `clock_gettime`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -61,7 +63,8 @@ __all__ = [
     "shared_slots",
 ]
 
-Counter = Literal["", "readcyclecounter", "readsteadycounter"]
+Counter = Literal["", "readcyclecounter", "readsteadycounter", "clock_gettime"]
+"""What tells the time: one of LLVM's intrinsics, or the thread's clock, by a function of the system."""
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -79,7 +82,7 @@ class EntryOptions:
             BUNDLE_after.
         bundle: The name those begin with.
         parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
-        timed: Which of LLVM's counters stamps are of; empty for none. What other functions of the network do has none.
+        timed: What stamps are of; empty for none. What other functions of the network do has none.
     """
 
     bound: bool = False
@@ -263,18 +266,30 @@ def _bound(
 
 
 def _stamps(module: ModuleWriter, counter: Counter, slot: int) -> list[str]:
-    """Finds the stamps by the pointer in the table, and makes the first one."""
-    module.declare(f"llvm.{counter}", "i64", [])
+    """Finds the stamps by the pointer in the table, and what tells the time, and makes the first one."""
+    lines = []
+    if counter == "clock_gettime":
+        lines = _loaded(module, "%clock", slot + 1)
+    else:
+        module.declare(f"llvm.{counter}", "i64", [])
+    return [*_loaded(module, "%stamps", slot), *lines, *_stamp(module, counter, 0)]
+
+
+def _loaded(module: ModuleWriter, name: str, slot: int) -> list[str]:
+    """A pointer of the table."""
     return [
-        f"  %stamps.slot = getelementptr inbounds ptr, ptr %table, {module.dim} {slot}",
-        "  %stamps = load ptr, ptr %stamps.slot",
-        *_stamp(module, counter, 0),
+        f"  {name}.slot = getelementptr inbounds ptr, ptr %table, {module.dim} {slot}",
+        f"  {name} = load ptr, ptr {name}.slot",
     ]
 
 
 def _stamp(module: ModuleWriter, counter: Counter, index: int) -> list[str]:
     """Notes the time."""
     own = f"%stamp.{index}"
+    if counter == "clock_gettime":
+        place = f"  {own}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {2 * index}"
+        clock = time.CLOCK_THREAD_CPUTIME_ID
+        return [place, f"  {own} = call i32 %clock(i32 {clock}, ptr {own}.place)"]
     return [
         f"  {own} = call i64 @llvm.{counter}()",
         f"  {own}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {index}",

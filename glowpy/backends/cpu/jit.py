@@ -15,6 +15,7 @@ import numpy as np
 
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
+from glowpy.backends.cpu.options import Timed
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
@@ -56,8 +57,6 @@ class JitFunction(CompiledFunction):
 
     Attributes:
         image: What it was made of.
-        stamps: If the code is `timed`: the time when the last run began, and for each instruction when its run of
-            instructions had ended, 0 where nothing is called for it, in ticks of the processor's counter.
     """
 
     def __init__(
@@ -68,10 +67,11 @@ class JitFunction(CompiledFunction):
         workers: Workers | None = None,
         instrumented: IRFunction | None = None,
         timed: IRFunction | None = None,
+        clock: Timed = "",
     ) -> None:
         """`instrumented` is the program whose instructions observers are told of; None where the code calls none.
 
-        `timed` is the program whose instructions have stamps.
+        `timed` is the program whose instructions have stamps, and `clock` what they are of.
         """
         super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
@@ -88,10 +88,13 @@ class JitFunction(CompiledFunction):
         given = self.symbols
         names = enumerate(symbol.name for symbol in image.symbols)
         self._found = [(index, name) for index, name in names if name not in given]
-        self.stamps = np.zeros(0 if timed is None else len(timed.instructions) + 1, np.uint64)
+        count = 0 if timed is None else len(timed.instructions) + 1
+        self._stamps = np.zeros((count, 2) if clock == "cpu" else count, np.int64)
         self._pointers = [_address(callback) for callback in self._callbacks]
         if timed is not None:
-            self._pointers.append(address_of(self.stamps))
+            self._pointers.append(address_of(self._stamps))
+        if clock == "cpu":
+            self._pointers.append(_address(ctypes.CDLL(None).clock_gettime))
         slots = len(image.table) + bool(self._lowest) + 2 + len(self._pointers)
         self._table = Struct(f"{slots}P")
         self._extents_array = ctypes.c_size_t * len(self._lowest)
@@ -105,6 +108,14 @@ class JitFunction(CompiledFunction):
             return [inst for f in functions for inst in f.at(dict(extents)).instructions]
 
         self._instructions_at = instructions_at
+
+    @property
+    def stamps(self) -> Array:
+        """If the code is `timed`: when the last run began, and when the run of each instruction had ended.
+
+        0 where nothing is called for an instruction; in ticks of the processor's counter, or nanoseconds of the thread.
+        """
+        return self._stamps if self._stamps.ndim == 1 else self._stamps @ (1_000_000_000, 1)
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""

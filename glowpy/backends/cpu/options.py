@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CpuOptions", "Optimize"]
+__all__ = ["CpuOptions", "Optimize", "Timed"]
 
 Optimize = Literal["speed", "size"]
+Timed = Literal["", "wall", "cpu"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class CpuOptions:
         debug: Folder to write the IR's text to; machine code then carries debug information about it.
         perf_map: Tell Linux's perf where the code of every instruction is, in /tmp/perf-PID.map.
         jitdump: Folder to write a jitdump to, from which `perf inject --jit` makes annotations.
-        timed: Note when each run of instructions ends: `JitFunction.stamps`. One run at a time only.
+        timed: Note when each run of instructions ends, in `JitFunction.stamps`: by the processor's counter (`wall`), or
+            by what the calling thread has had of the processor (`cpu`). One run at a time only.
         exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
             Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result.
         tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
@@ -46,7 +48,7 @@ class CpuOptions:
     debug: str = ""
     perf_map: bool = False
     jitdump: str = ""
-    timed: bool = False
+    timed: Timed = ""
     exact: bool = False
     tune: float | None = None
     threads: int = 1

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from xml.etree.ElementTree import fromstring
 
 import numpy as np
@@ -25,8 +25,11 @@ from glowpy.cli import bench_ncnn, bench_peers
 from glowpy.cli.bench_ncnn import Ncnn
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import parse_type
 from glowpy.engine import compilation
+from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
+from glowpy.graph.printer import print_module
 from glowpy.support.errors import UserError
 
 MODEL = """
@@ -360,7 +363,27 @@ def test_runtimes_read_onnx_only(tmp_path: Path) -> None:
 
 def test_threads_and_processor_time(model: Path) -> None:
     assert json.loads(bench(str(model), "--threads", "2", "--json"))["machine"]["core"] is None
-    assert figures(str(model), "--clock", "cpu")["seconds"]["median"] > 0
+    result = figures(str(model), "--clock", "cpu", "--layers")
+    total = sum(layer["seconds"] for layer in result["layers"])
+    assert 0 < total < 2 * result["instrumented_seconds"]
+
+
+def test_constants_and_exact_products(tmp_path: Path) -> None:
+    """What `glowpy dump` writes of a network whose convolution is one by Winograd's algorithm otherwise."""
+    text, constants = tmp_path / "net.glow", tmp_path / "net.npz"
+    module = Module()
+    x = module.create_placeholder("x", parse_type("f32[1x28x28x64]"))
+    f = module.create_function("main")
+    numbers = np.random.default_rng(0).standard_normal((64, 3, 3, 64), np.float32)
+    operands = module.create_constant("w", numbers), module.create_constant("b", numbers[0, 0, 0])
+    conv = f.create_convolution("conv", x, *operands, (3, 3), (1, 1), (1,) * 4, (1, 1), 1)
+    f.create_save("save", conv, module.create_placeholder("y", conv.result.type))
+    text.write_text(print_module(module))
+    blobs: dict[str, Any] = {c.digest: c.tensor.array for c in module.constants}
+    np.savez(constants, **blobs)
+    given = str(text), "--layers", "--constants", str(constants)
+    for option, kernel in (((), "cpu_winograd"), (("--exact",), "cpu_conv")):
+        assert kernel in [layer["kernel"] for layer in figures(*given, *option)["layers"]]
 
 
 def test_refusals(model: Path) -> None:
@@ -400,9 +423,10 @@ def test_files_are_named(model: Path) -> None:
     assert "expected files for --html and --trace" in refused(str(model), "--html", "-")
 
 
-def test_stamps_ascend_and_are_of_runs() -> None:
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_stamps_ascend_and_are_of_runs(clock: Literal["wall", "cpu"]) -> None:
     program = compilation(parse_module(ELEMENTWISE, "text"), CpuBackend()).program
-    timed = CpuBackend(CpuOptions(timed=True)).compile(program, CompileOptions())
+    timed = CpuBackend(CpuOptions(timed=clock)).compile(program, CompileOptions())
     assert isinstance(timed, JitFunction)
     outputs = timed({"x": np.ones(1000, np.float32)})
     assert np.allclose(outputs["y"], np.tanh(np.tanh(1.0)))
@@ -415,7 +439,7 @@ def test_stamps_ascend_and_are_of_runs() -> None:
 def test_processors_without_a_counter_for_programs() -> None:
     target = CpuBackend(CpuOptions(target="riscv64-linux-gnu")).target
     with pytest.raises(UserError, match="cannot time instructions on 'riscv64'"):
-        counter_of(target)
+        counter_of(target, "wall")
 
 
 def test_open_dimensions_and_branches(tmp_path: Path) -> None:
