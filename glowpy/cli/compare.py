@@ -47,7 +47,7 @@ def compare(
     """The difference of every expected output; |got - expected| <= atol + rtol * |expected| is within.
 
     Outputs are arrays, or what a session gives besides: lists, dicts, None, and arrays of strings, which differ by 0 or
-    infinitely. `share` is what may be added to `atol`, as a share of the largest finite element of an output.
+    infinitely. `share` is what may be added to `atol`, as a share of the largest finite element of an output of floats.
     """
     return [
         _difference(name, got.get(name, _MISSING), want, (rtol, atol, share))
@@ -67,12 +67,13 @@ def _difference(
     rtol, atol, share = tolerances
     absolute = relative = 0.0
     within, fidelity = True, Fidelity()
-    for left, right in pairs:
+    for left, right, whole in pairs:
         same = (left == right) | (np.isnan(left) & np.isnan(right))
         with np.errstate(invalid="ignore", divide="ignore"):
             error = np.where(same, 0.0, np.abs(left - right))
             ratio = np.where(same, 0.0, error / np.abs(right))
-        largest = float(np.max(np.abs(right), initial=0.0, where=np.isfinite(right)))
+        finite = np.isfinite(right) & (not whole)
+        largest = float(np.max(np.abs(right), initial=0.0, where=finite))
         errors = (np.nan_to_num(e, nan=np.inf, posinf=np.inf) for e in (error, ratio))
         maxima = (float(e.max(initial=0.0)) for e in errors)
         absolute, relative = map(max, (absolute, relative), maxima)
@@ -82,8 +83,11 @@ def _difference(
     return Difference(name, absolute, relative, within, fidelity.decibels)
 
 
-def _pairs(got: Any, want: Any) -> list[tuple[Array, Array]] | None:
-    """The numbers of two values side by side, in f64; None if the values are of different form, or strings differ."""
+def _pairs(got: Any, want: Any) -> list[tuple[Array, Array, bool]] | None:
+    """The numbers of two values side by side, in f64, and whether they are integers.
+
+    None if the values are of different form, or strings differ.
+    """
     if isinstance(want, Mapping):
         if not isinstance(got, Mapping) or got.keys() != want.keys():
             return None
@@ -100,9 +104,9 @@ def _pairs(got: Any, want: Any) -> list[tuple[Array, Array]] | None:
         return None
     if right.dtype.kind in "OUS":
         return [] if left.astype(object).tolist() == right.astype(object).tolist() else None
-    return (
-        [(left.astype(np.float64), right.astype(np.float64))] if left.dtype == right.dtype else None
-    )
+    if left.dtype != right.dtype:
+        return None
+    return [(left.astype(np.float64), right.astype(np.float64), right.dtype.kind in "iub")]
 
 
 def expected_outputs(

@@ -58,8 +58,8 @@ from glowpy.support.symbolic import symbols_of
 __all__ = ["run_model"]
 
 
-_RTOL, _ATOL = 1e-3, 1e-5
-"""Tolerances for f32."""
+_RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-4
+"""Tolerances for f32; the last is a share of an output's largest element, whose roundings are in small sums as well."""
 _STEPS = 16
 """How many roundings of its largest element an output may be off, if its network computes in halves."""
 
@@ -94,7 +94,7 @@ _STEPS = 16
 @click.option(
     "--rtol",
     type=float,
-    help=f"Relative tolerance of the check; {_RTOL:g} if left out, and more for halves if both are.",
+    help=f"Relative tolerance of the check; {_RTOL:g} if left out, and more for large outputs and halves if both are.",
 )
 @click.option("--atol", type=float, help=f"Absolute tolerance of the check; {_ATOL:g} if left out.")
 @click.option(
@@ -213,12 +213,12 @@ def _tolerances(
     rtol: float | None, atol: float | None, kinds: Collection[ElemKind | None]
 ) -> tuple[float, float, float]:
     """What is given; else that of the coarsest kind that a network computes in: as `compare` takes them."""
-    share = max((HALVES.get(kind, 0.0) for kind in kinds if kind), default=0.0)
+    steps = [_STEPS * HALVES.get(kind, 0.0) for kind in kinds if kind]
     given = rtol is not None or atol is not None
     return (
         _RTOL if rtol is None else rtol,
         _ATOL if atol is None else atol,
-        0.0 if given else _STEPS * share,
+        0.0 if given else max([_SHARE, *steps]),
     )
 
 

@@ -179,6 +179,14 @@ def test_comparison(got: Array, within: bool, absolute: float) -> None:
     assert difference.absolute == pytest.approx(absolute, rel=1e-3)
 
 
+def test_floats_may_be_off_by_a_share_of_the_largest() -> None:
+    want, got = np.array([1e4, 0.5, np.inf], np.float32), np.array([1e4, 1, np.inf], np.float32)
+    for share, within in ((1e-4, True), (1e-5, False)):
+        assert compare({"y": got}, {"y": want}, 1e-3, 1e-5, share)[0].within is within
+    whole = {"y": np.array([10000, 3])}, {"y": np.array([10000, 4])}
+    assert not compare(*whole, 1e-3, 1e-5, 1e-3)[0].within
+
+
 def test_comparison_of_a_missing_output_and_of_nothing() -> None:
     empty = np.zeros((0, 3), np.float32)
     missing = Difference("y", np.inf, np.inf, within=False, decibels=-np.inf)
