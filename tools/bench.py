@@ -6,7 +6,10 @@
   glowpy's time in parts of the other's: below 1 glowpy is faster.
 * Outputs are compared before anything is timed; a wrong network gets no figure.
 
-`--write docs/reference/performance.md` writes the page that the documentation has, and its picture beside it.
+`--cpu x86-64-v3` times code for older processors, without AVX-512, beside OpenVINO with the same instructions.
+
+`--write docs/reference/performance.md` writes the page that the documentation has, and its picture beside it; what
+`--cpu` and `tools/bench_threads.py` measure of some of the networks is on it as well.
 Which networks there are: see `tools/bench_subjects.py`.
 """
 
@@ -17,40 +20,45 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 import glowpy
+from glowpy import CpuBackend, CpuOptions
 from glowpy.cli.bench_model import CLOCKS
 from glowpy.cli.bench_peers import PEERS, Contestant, Inputs, loaded
 from glowpy.cli.compare import compare
 from glowpy.cli.model import load_model
 from glowpy.llvm.machine import host_cpu
 from glowpy.support.errors import UserError
-from tools.bench_page import write_page
-from tools.bench_rows import Row, geometric_mean, two_digits
-from tools.bench_subjects import TABLE, Subject, prepared, unknown
+from tools.bench_page import Others, write_page
+from tools.bench_rounds import interleaved
+from tools.bench_rows import Row, ThreadsRow, geometric_mean, two_digits
+from tools.bench_subjects import TABLE, Subject, names_of, prepared, unknown
+from tools.bench_threads import MODELS as SCALED
+from tools.zoo import NAMES
 
 RUNTIMES = tuple(PEERS)
 RTOL, ATOL = 1e-3, 1e-3
 """Networks end in a softmax or in scores of unit scale; a wrong kernel is off by far more."""
 
-Run = Callable[[], object]
-Clock = Callable[[], float]
+_SETS = {"x86-64-v2": "SSE41", "x86-64-v3": "AVX2"}
+"""What holds OpenVINO's products to the instructions that glowpy has for a processor."""
 
 
-def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
-    """The model compiled for this processor, running in its own buffers."""
-    compiled = glowpy.compile(load_model(str(path)))
+def with_glowpy(path: Path, inputs: Inputs, cpu: str) -> Contestant:
+    """The model compiled for a processor, this one if the name is empty, running in its own buffers."""
+    compiled = glowpy.compile(load_model(str(path)), backend=CpuBackend(CpuOptions(cpu=cpu)))
     instance = compiled.instance()
     for name, array in inputs.items():
         instance.write(name, array)
@@ -60,44 +68,19 @@ def with_glowpy(path: Path, inputs: Inputs) -> Contestant:
     )
 
 
-def time_once(run: Run, least_seconds: float, clock: Clock) -> float:
-    """Seconds of one run: the median of as many as fit into `least_seconds`, and of at least three."""
-    seconds: list[float] = []
-    begin = clock()
-    while len(seconds) < 3 or clock() - begin < least_seconds:
-        start = clock()
-        run()
-        seconds.append(clock() - start)
-    return median(seconds)
-
-
-def interleaved(
-    contestants: Sequence[Contestant], rounds: int, least_seconds: float, clock: Clock
-) -> dict[str, list[float]]:
-    """Milliseconds of every round by name.
-
-    Each round begins with another contestant: nobody always runs after the same one.
-    """
-    for contestant in contestants:
-        time_once(contestant.run, least_seconds, clock)
-    samples: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
-    for index in range(rounds):
-        first = index % len(contestants)
-        for contestant in (*contestants[first:], *contestants[:first]):
-            samples[contestant.name].append(1e3 * time_once(contestant.run, least_seconds, clock))
-    return samples
-
-
 def prepare(
-    subject: Subject, names: Sequence[str], ncnn_models: Path | None, row: Row
+    subject: Subject, names: Sequence[str], ncnn_models: Path | None, row: Row, cpu: str = ""
 ) -> list[Contestant]:
-    """Every runtime that loads the model and computes what it has to; `row` notes why others do not."""
+    """Every runtime that loads the model and computes what it has to; `row` notes why others do not.
+
+    glowpy's code is for the processor called `cpu`.
+    """
     reference = {str(index): array for index, array in enumerate(subject.expected)}
     ready = []
     for name in ("glowpy", *names):
         try:
             contestant = (
-                with_glowpy(subject.path, subject.inputs)
+                with_glowpy(subject.path, subject.inputs, cpu)
                 if name == "glowpy"
                 else loaded(name, subject.path, subject.inputs, 1, ncnn_models)
             )
@@ -121,7 +104,7 @@ def bench(subject: Subject, options: argparse.Namespace) -> Row:
     """Everything about one model."""
     first = next(iter(subject.inputs.values()))
     row = Row(subject.name, "x".join(map(str, first.shape)))
-    contestants = prepare(subject, options.against, options.ncnn_models, row)
+    contestants = prepare(subject, options.against, options.ncnn_models, row, options.cpu)
     if contestants:
         clock = CLOCKS[options.clock]
         row.rounds = interleaved(contestants, options.rounds, options.seconds, clock)
@@ -168,11 +151,6 @@ def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
     return result
 
 
-def _names(text: str) -> list[str]:
-    """`a,b` as a list."""
-    return [name for name in text.split(",") if name]
-
-
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -183,11 +161,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     say = parser.add_argument
     say(
         "--models",
-        type=_names,
+        type=names_of,
         default=list(TABLE),
         help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
     )
-    say("--against", type=_names, default=list(RUNTIMES), help="some of " + ", ".join(RUNTIMES))
+    say("--against", type=names_of, default=list(RUNTIMES), help="some of " + ", ".join(RUNTIMES))
     say("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin; else pnnx is run")
     say("--small", action="store_true", help="exports as small as in tests")
     say("--rounds", type=int, default=7)
@@ -197,6 +175,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=CLOCKS,
         default="wall",
         help="cpu counts this process's processor time only: for a machine that others use as well",
+    )
+    say(
+        "--cpu",
+        choices=_SETS,
+        default="",
+        help="code for an older processor; OpenVINO's products are held to its instructions as well",
     )
     say("--core", type=int, help="the core to run on; the last one if left out")
     say("--keep", type=Path, help="a folder for the networks' files, which stay")
@@ -225,10 +209,39 @@ def measure(options: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def _other_tables(options: argparse.Namespace, core: int) -> Others:
+    """What other tools measure for the page, of those of the models that they are for: each in a process of its own.
+
+    One runs on all processors, the others have OpenVINO held to fewer instructions from its beginning.
+    """
+    common = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--json"]
+    common += ["--small"] if options.small else []
+
+    def measured(tool: str, models: Container[str], *more: str) -> list[dict[str, Any]]:
+        chosen = [name for name in options.models if name in models]
+        if not chosen:
+            return []
+        command = [sys.executable, "-m", tool, "--models", ",".join(chosen), *common, *more]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
+        return rows
+
+    threads = [ThreadsRow(**row) for row in measured("tools.bench_threads", SCALED)]
+    more = "--against", "openvino,onnxruntime", "--core", str(core), "--clock", options.clock
+    sets = {
+        cpu: [Row(**row) for row in measured("tools.bench", NAMES, *more, "--cpu", cpu)]
+        for cpu in (_SETS if platform.machine() == "x86_64" else ())
+    }
+    return Others(threads, sets)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Times the models; 1 if glowpy has no figure for one of them."""
     options = parse(argv)
     core = options.core if options.core is not None else max(os.sched_getaffinity(0))
+    others = _other_tables(options, core) if options.write is not None else Others([], {})
+    if options.cpu:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = _SETS[options.cpu]  # before OpenVINO is imported
     os.sched_setaffinity(0, {core})
     about = {**machine(core), "clock": options.clock}
     rows = measure(options)
@@ -238,13 +251,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             about,
             rows,
             options.against,
+            others,
             rounds=options.rounds,
             seconds=options.seconds,
             tolerance=RTOL,
         )
     if options.json:
-        figures = [{**asdict(row), "milliseconds": row.milliseconds} for row in rows]
-        report = {"machine": about, "rows": figures}
+        figures = {row.model: row.milliseconds for row in rows}
+        report = {"machine": about, "rows": list(map(asdict, rows)), "milliseconds": figures}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
         console = Console(highlight=False, markup=False)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from xml.etree.ElementTree import Element, indent, tostring
 
 from glowpy.support.html_page import element
 from glowpy.support.svg import drawing, label, line
-from tools.bench_rows import Row, geometric_mean, two_digits
+from tools.bench_rows import Row, ThreadsRow, geometric_mean, two_digits
 from tools.zoo import NAMES
 
-__all__ = ["picture", "write_page"]
+__all__ = ["Others", "picture", "write_page"]
 
 _TEXT = """# How fast it is
 
@@ -35,7 +36,22 @@ than {tolerance:g} or that share of the largest. Times are of the {clock} clock.
 ![Times of other runtimes in parts of glowpy's]({picture})
 
 {table}
-{missing}"""
+{missing}{others}"""
+
+_THREADS = """
+## Two threads
+
+By turns, of the wall. Eight sessions have two threads each; they are called one after another, and then by eight
+threads at once.
+
+{table}
+"""
+_SETS = """
+## Fewer instructions
+
+Code for processors with AVX2 (x86-64-v3) and with SSE 4.2 (x86-64-v2), on this one. `ONEDNN_MAX_CPU_ISA` holds OpenVINO
+to AVX2 and to SSE 4.1; onnxruntime has no such switch, and uses what the processor has.
+"""
 
 _STYLE = """
 .paper { fill: #ffffff; }
@@ -50,11 +66,25 @@ _LEFT, _RIGHT, _TOP, _STEP, _WIDTH = 120, 30, 60, 20, 760
 _TICKS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
+@dataclass(frozen=True)
+class Others:
+    """What is on the page besides all networks on one core.
+
+    Attributes:
+        threads: With several threads.
+        sets: With fewer instructions, by the name of the processor that has those.
+    """
+
+    threads: Sequence[ThreadsRow]
+    sets: Mapping[str, Sequence[Row]]
+
+
 def write_page(
     path: Path,
     about: Mapping[str, str],
     rows: Sequence[Row],
     against: Sequence[str],
+    others: Others,
     *,
     rounds: int,
     seconds: float,
@@ -67,6 +97,7 @@ def write_page(
         about: What the figures depend on besides the networks.
         rows: What was found out.
         against: The other runtimes.
+        others: More of some of the networks.
         rounds: How often each of them was timed.
         seconds: For how long, at least.
         tolerance: How far outputs may be off, as a share of their largest element.
@@ -80,8 +111,9 @@ def write_page(
         tolerance=tolerance,
         clock=about["clock"],
         picture=drawn.name,
-        table="\n".join(_table(rows, against)),
+        table="\n".join(_table(rows, against, [*against, "fastest"])),
         missing="\n".join(["", "No figure:", "", *missing, ""]) if missing else "",
+        others="".join(_other_tables(others)),
     )
     path.write_text(text, encoding="utf-8")
     tree = picture(rows, against)
@@ -94,9 +126,8 @@ def _about(about: Mapping[str, str]) -> Iterator[str]:
     yield from (f"| {name} | {text} |" for name, text in about.items() if name != "clock")
 
 
-def _table(rows: Sequence[Row], against: Sequence[str]) -> Iterator[str]:
-    """Times, ratios, and their geometric means over the light networks, the others, and all."""
-    compared = [*against, "fastest"]
+def _table(rows: Sequence[Row], against: Sequence[str], compared: Sequence[str]) -> Iterator[str]:
+    """Times, ratios to what is compared, and their geometric means over the light networks, the others, and all."""
     heads = ["network", "first input", "glowpy ms", *(f"{name} ms" for name in against)]
     heads += [f"/ {name}" for name in compared]
     yield f"| {' | '.join(heads)} |"
@@ -113,6 +144,24 @@ def _table(rows: Sequence[Row], against: Sequence[str]) -> Iterator[str]:
             means = [two_digits(geometric_mean(some, name)) for name in compared]
             cells = [f"**{what}**, geometric mean", "", *[""] * (1 + len(against)), *means]
             yield f"| {' | '.join(cells)} |"
+
+
+def _other_tables(others: Others) -> Iterator[str]:
+    """Those that have rows, with what is to be said of them."""
+    if others.threads:
+        heads = ThreadsRow.HEADS
+        lines = [
+            heads,
+            ["---", *["---:"] * (len(heads) - 1)],
+            *(row.cells for row in others.threads),
+        ]
+        yield _THREADS.format(table="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+    sets = {cpu: rows for cpu, rows in others.sets.items() if rows}
+    if sets:
+        yield _SETS
+    for cpu, rows in sets.items():
+        against = "openvino", "onnxruntime"
+        yield "\n".join([f"\nFor {cpu}:\n", *_table(rows, against, against), ""])
 
 
 def picture(rows: Sequence[Row], against: Sequence[str]) -> Element:

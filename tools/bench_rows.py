@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, log
 from statistics import fmean, median
+from typing import ClassVar
 
-__all__ = ["Row", "geometric_mean", "two_digits"]
+__all__ = ["Row", "ThreadsRow", "geometric_mean", "two_digits"]
 
 
 @dataclass
@@ -34,6 +35,43 @@ class Row:
             return None
         pairs = zip(self.rounds["glowpy"], self.rounds[name], strict=True)
         return median(own / other for own, other in pairs)
+
+
+@dataclass(frozen=True)
+class ThreadsRow:
+    """What was found out about one model with several threads, in milliseconds.
+
+    Attributes:
+        model: Its name.
+        one: A run with one thread.
+        two: A run with two.
+        speedup: The median over rounds of the first in parts of the second.
+        same_bits: Whether outputs are the same with 1, 2, 3 and 7 threads.
+        apart: A run of each of eight sessions with two threads, one after another.
+        together: The same at once.
+        gain: The median over rounds of the first of these in parts of the second.
+    """
+
+    HEADS: ClassVar[Sequence[str]] = (
+        *("network", "1 thread ms", "2 threads ms", "times as fast", "same bits with 1, 2, 3, 7"),
+        *("8 sessions, one by one ms", "at once ms", "times as fast"),
+    )
+
+    model: str
+    one: float
+    two: float
+    speedup: float
+    same_bits: bool
+    apart: float
+    together: float
+    gain: float
+
+    @property
+    def cells(self) -> list[str]:
+        """As HEADS says."""
+        threads = f"{self.one:.2f}", f"{self.two:.2f}", two_digits(self.speedup)
+        sessions = f"{self.apart:.1f}", f"{self.together:.1f}", two_digits(self.gain)
+        return [self.model, *threads, "yes" if self.same_bits else "**no**", *sessions]
 
 
 def geometric_mean(rows: Sequence[Row], name: str) -> float | None:

@@ -24,7 +24,7 @@ from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
 from tools.zoo import NAMES, initialised
 
-__all__ = ["TABLE", "Subject", "prepared", "unknown"]
+__all__ = ["TABLE", "Subject", "names_of", "prepared", "unknown"]
 
 TABLE = (
     *NAMES,
@@ -49,6 +49,11 @@ class Subject:
     path: Path
     inputs: Inputs
     expected: Sequence[Array]
+
+
+def names_of(text: str) -> list[str]:
+    """`a,b` as a list."""
+    return [name for name in text.split(",") if name]
 
 
 def unknown(names: Sequence[str]) -> list[str]:

@@ -13,10 +13,11 @@ from onnx import parser
 
 from glowpy.cli.bench_peers import Contestant
 from glowpy.core.tensor import Array
-from tools import bench, bench_extents
-from tools.bench import interleaved, main, parse, prepare, table, time_once
-from tools.bench_page import write_page
-from tools.bench_rows import Row, geometric_mean
+from tools import bench, bench_extents, bench_threads
+from tools.bench import main, parse, prepare, table
+from tools.bench_page import Others, write_page
+from tools.bench_rounds import interleaved, time_once
+from tools.bench_rows import Row, ThreadsRow, geometric_mean
 from tools.bench_subjects import Subject, prepared
 
 MODEL = """
@@ -81,7 +82,10 @@ def test_ratio_is_below_one_where_glowpy_is_faster() -> None:
 def test_page_and_picture(tmp_path: Path) -> None:
     path = tmp_path / "speed.md"
     about, against = {"processor": "a fast one", "clock": "cpu"}, ["onnxruntime", "ncnn"]
-    write_page(path, about, ROWS, against, rounds=3, seconds=0.5, tolerance=1e-3)
+    threads = [ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)]
+    sets = {"x86-64-v2": [], "x86-64-v3": ROWS}
+    others = Others(threads, sets)
+    write_page(path, about, ROWS, against, others, rounds=3, seconds=0.5, tolerance=1e-3)
     text = path.read_text(encoding="utf-8")
     assert "| processor | a fast one |" in text
     assert "the median of 3 rounds" in text
@@ -89,6 +93,9 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "| resnet50 | 1x3 | 2.00 | 4.00 | - | 0.50 | - | 0.50 |" in text
     assert "| **all**, geometric mean |  |  |  |  | 1.00 | 0.50 | 1.00 |" in text
     assert "* lstm, glowpy: wrong by 1" in text
+    assert "| bert | 4.00 | 2.00 | 2.00 | yes | 16.0 | 15.5 | 1.03 |" in text
+    assert "For x86-64-v3:\n\n| network | first input | glowpy ms | openvino ms" in text
+    assert "For x86-64-v2" not in text
     assert "(speed.svg)" in text
     tree = fromstring((tmp_path / "speed.svg").read_text(encoding="utf-8"))
     titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
@@ -105,7 +112,7 @@ def test_a_wrong_network_gets_no_figure(tmp_path: Path, monkeypatch: pytest.Monk
         assert prepare(wrong, ["onnxruntime"], None, row) == []
         assert row.missing == {"glowpy": "wrong by 2", "onnxruntime": "wrong by 2"}
 
-        def broken(path: Path, inputs: dict[str, Array]) -> Contestant:
+        def broken(path: Path, inputs: dict[str, Array], cpu: str) -> Contestant:
             raise ZeroDivisionError("too small")
 
         monkeypatch.setattr(bench, "with_glowpy", broken)
@@ -144,10 +151,21 @@ def test_a_small_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     report = json.loads(capsys.readouterr().out)
     (row,) = report["rows"]
     assert row["model"] == "small"
-    assert row["milliseconds"].keys() == {"glowpy", "onnxruntime"}
+    assert report["milliseconds"]["small"].keys() == {"glowpy", "onnxruntime"}
     assert all(len(rounds) == 2 and np.min(rounds) > 0 for rounds in row["rounds"].values())
     assert max(row["errors"].values()) < 1e-6
     assert report["machine"]["cores"] == str(os.cpu_count())
+
+
+def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "small.onnx"
+    onnx.save(parser.parse_model(MODEL), str(path))
+    options = "--models", str(path), "--rounds", "1", "--seconds", "0"
+    assert bench_threads.main([*options, "--json"]) == 0
+    (row,) = [ThreadsRow(**row) for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert row.same_bits
+    assert min(row.one, row.two, row.speedup, row.apart, row.together, row.gain) > 0
+    assert len(row.cells) == len(ThreadsRow.HEADS)
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,115 @@
+"""Times one and two threads, and eight sessions at once: `python -m tools.bench_threads [--models resnet50,...]`.
+
+* Times are of the wall, on all processors that the process may use: other work on the machine is in them.
+* One and two threads take turns, as runtimes do in `tools/bench.py`. Outputs with 1, 2, 3 and 7 threads are compared
+  bit by bit.
+* Eight sessions with two threads each run once: one after another, then all at once, each called by a thread of its
+  own. What sixteen threads lose on two processors would show in the second time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import glowpy
+from glowpy import CpuBackend, CpuOptions
+from glowpy.cli.bench_model import CLOCKS
+from glowpy.cli.bench_peers import Contestant
+from glowpy.cli.model import load_model
+from tools.bench_rounds import interleaved
+from tools.bench_rows import ThreadsRow
+from tools.bench_subjects import TABLE, Subject, names_of, prepared, unknown
+
+__all__ = ["MODELS", "main", "measure"]
+
+MODELS = ("resnet50", "vgg19", "squeezenet", "bert")
+"""Those whose times with two threads the documentation has."""
+_THREADS, _SESSIONS = (1, 2, 3, 7), 8
+
+
+def _contestant(subject: Subject, threads: int) -> Contestant:
+    """The network with so many threads, which has run once."""
+    backend = CpuBackend(CpuOptions(threads=threads))
+    compiled = glowpy.compile(load_model(str(subject.path)), backend=backend)
+    instance = compiled.instance()
+    for name, array in subject.inputs.items():
+        instance.write(name, array)
+    instance.run()
+    return Contestant(
+        str(threads), instance.run, lambda: [instance[name].copy() for name in compiled.outputs]
+    )
+
+
+def measure(subject: Subject, rounds: int, seconds: float) -> ThreadsRow:
+    """Everything about one network."""
+    clock = CLOCKS["wall"]
+    contestants = [_contestant(subject, threads) for threads in _THREADS]
+    bits = [[array.tobytes() for array in contestant.outputs()] for contestant in contestants]
+    one, two = interleaved(contestants[:2], rounds, seconds, clock).values()
+    sessions = [glowpy.InferenceSession(subject.path, threads=2) for _ in range(_SESSIONS)]
+
+    def run(session: glowpy.InferenceSession) -> object:
+        return session.run(None, dict(subject.inputs))
+
+    with ThreadPoolExecutor(_SESSIONS) as pool:
+        ways = [
+            Contestant("apart", lambda: [run(session) for session in sessions], list),
+            Contestant("together", lambda: list(pool.map(run, sessions)), list),
+        ]
+        apart, together = interleaved(ways, rounds, seconds, clock).values()
+    return ThreadsRow(
+        subject.name,
+        median(one),
+        median(two),
+        median(before / after for before, after in zip(one, two, strict=True)),
+        all(other == bits[0] for other in bits),
+        median(apart),
+        median(together),
+        median(before / after for before, after in zip(apart, together, strict=True)),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures, and prints a table; 1 if bits depend on the number of threads."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench_threads",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--models", type=names_of, default=list(MODELS))
+    parser.add_argument("--small", action="store_true", help="exports as small as in tests")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.2, help="at least so long per round")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(argv)
+    if names := unknown(options.models):
+        parser.error(f"no network {names[0]!r}: expected some of {', '.join(TABLE)}")
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in options.models:
+            with prepared(name, Path(scratch), small=options.small, keep=False) as subject:
+                rows.append(measure(subject, options.rounds, options.seconds))
+    if options.json:
+        sys.stdout.write(json.dumps({"rows": list(map(asdict, rows))}) + "\n")
+    else:
+        table = Table(*ThreadsRow.HEADS, box=box.SIMPLE_HEAD)
+        for row in rows:
+            table.add_row(*row.cells)
+        Console().print(table)
+    return int(not all(row.same_bits for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
