@@ -27,6 +27,7 @@ from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions, Timed
+from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
@@ -127,11 +128,14 @@ class CpuBackend(Backend):
         return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
 
     def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
-        """Convolutions with few output channels fill the target's vectors, transposed ones before they are lowered."""
+        """Convolutions read shuffled channels; with few output channels they fill the target's vectors.
+
+        Transposed ones do so before they are lowered.
+        """
         if self.target.machine.small:
             return default
         variant = self.target.variant
-        return (*default, MergePhasesPass(variant), MergePixelsPass(variant))
+        return (*default, FoldShufflePass(), MergePhasesPass(variant), MergePixelsPass(variant))
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.
