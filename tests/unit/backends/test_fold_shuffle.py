@@ -99,7 +99,10 @@ def test_channels_are_read_where_they_lie(module: Module) -> None:
         (network(16, 2, 2, computed=True), "the filter is computed"),
         (network(16, 2, 2, kernel=3), "a group reads several pixels"),
         (network(36, 4, 4), "a group has few channels in some places"),
-        (network(76, 4, 4, input="f32[1x2x2x19]", before=19), "nothing can lie between the channels"),
+        (
+            network(76, 4, 4, input="f32[1x2x2x19]", before=19),
+            "nothing can lie between the channels",
+        ),
         (network(16, 2, 2, twice=True), ""),
         (network(16, 2, 16), "a group has few channels in some places"),
     ],
