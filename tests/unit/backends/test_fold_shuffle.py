@@ -29,7 +29,7 @@ def convolution(
 ) -> NodeValue:
     """With as many pixels, and channels that differ."""
     rng = np.random.default_rng([outputs, kernel, group])
-    shape = (outputs, kernel, kernel, x.type.shape[-1] // group)
+    shape = (outputs, kernel, kernel, x.type.likely[-1] // group)
     weights = rng.standard_normal(shape).astype(np.float32)
     filter = f.module.create_constant("w", weights)
     bias = f.module.create_constant("b", rng.standard_normal(outputs).astype(np.float32))

@@ -19,7 +19,7 @@ from glowpy.graph.nodes_gen import ConvolutionNode, ReshapeNode, TransposeNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known_tensor
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import product
+from glowpy.support.symbolic import Expr, product
 
 __all__ = ["FoldShufflePass"]
 
@@ -172,12 +172,12 @@ def _find_shuffle(n: Node) -> tuple[list[Node], _Shuffle] | None:
     transpose = result.input.node
     if not isinstance(transpose, TransposeNode):
         return None
-    *_, rows, cols = (1, 1, *transpose.input.type.shape)
     axes, channels = range(len(transpose.shuffle)), result.type.shape[-1]
-    is_swap = len(axes) > 1 and transpose.shuffle == (*axes[:-2], axes[-1], axes[-2])
+    is_swap = transpose.shuffle == (*axes[:-2], axes[-1], axes[-2])
     if not is_swap or not _is_private(result) or not _is_private(transpose):
         return None
-    if not (isinstance(rows, int) and isinstance(cols, int) and rows * cols == channels):
+    rows, cols = transpose.input.type.shape[-2:]
+    if isinstance(rows, Expr) or isinstance(cols, Expr) or rows * cols != channels:
         return None
     return between, _Shuffle(transpose, result, rows, cols)
 
