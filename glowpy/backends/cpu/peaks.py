@@ -40,6 +40,9 @@ _SIZES = tuple(1 << power for power in (14, 16, 18, 20, 22, 24, 26, 27))
 _SECONDS, _TRIALS, _SWEEPS = 0.003, 3, 5
 """How long a trial takes at least, how many there are together, and how often: the fastest counts."""
 
+_FILL = 1
+"""What memory holds before it is read: pages that nobody has written are one page of zeros, which a cache holds."""
+
 _SUMS, _UNROLLED = 12, 8
 """Sums that multiply-adds go to, as many as registers of any processor hold; vectors that a step reads or writes."""
 
@@ -85,7 +88,11 @@ def peaks_of(target: CpuTarget, threads: int, *, fresh: bool = False) -> Peaks:
     """The peaks of this machine, from the cache if they were measured before and are not to be measured afresh."""
     names = target.machine.cpu, target.machine.features, platform.node(), str(threads)
     key = Key.of(
-        "peaks", _text(target), LLVM_VERSION, *names, str((_SIZES, _SECONDS, _TRIALS, _SWEEPS))
+        "peaks",
+        _text(target),
+        LLVM_VERSION,
+        *names,
+        str((_SIZES, _FILL, _SECONDS, _TRIALS, _SWEEPS)),
     )
     payload = None if fresh else read(key)
     if payload is None:
@@ -111,6 +118,8 @@ def _measured(target: CpuTarget, threads: int) -> Peaks:
     passes = {access: [0.0] * len(_SIZES) for access in loops}
     registers = [np.zeros(lanes * (_SUMS + 2), np.float32) for _ in range(threads)]
     areas = [aligned_array(_SIZES[-1]) for _ in range(threads)]
+    for area in areas:
+        area.fill(_FILL)
     with ThreadPoolExecutor(threads) as pool:
         for sweep in range(_SWEEPS):
             report("peaks", sweep, _SWEEPS)
