@@ -14,6 +14,7 @@ from glowpy.opt.graph.fold_calls import FoldCallsPass
 from glowpy.opt.graph.fold_clip import FoldClipPass
 from glowpy.opt.graph.fold_concat import FoldConcatPass
 from glowpy.opt.graph.fold_convert import FoldConvertPass
+from glowpy.opt.graph.fold_gelu import FoldGeluPass
 from glowpy.opt.graph.fold_power import FoldPowerPass
 from glowpy.opt.graph.fold_quantize import FoldQuantizePass
 from glowpy.opt.graph.fold_relabel import FoldRelabelPass
@@ -67,6 +68,7 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
     FoldQuantizePass(),
     FoldArithmeticPass(),
     FoldPowerPass(),
+    FoldGeluPass(),
     MergePadPass(),
     FoldBatchNormPass(),
 )
