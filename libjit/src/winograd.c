@@ -17,6 +17,8 @@
 #define MAX_PATCH 8
 /// Patches of a row whose pixels are collected before the epilogue has them.
 #define COLLECTED 4
+/// Floats of a line of most caches, which is fetched as one.
+#define LINE 16
 
 /// What the functions of one size of patch are told. Steps count floats.
 typedef struct {
@@ -112,6 +114,14 @@ INLINE void spread_patch(float *to, const float *from, const winograd_t *w, rang
   }
 }
 
+/// Fetches into the second-level cache what the patch at `next` does not share with the one to its left. Pixels are far apart
+/// in memory, and a processor does not see by itself which come next.
+INLINE void fetch_patch(const float *next, const winograd_t *w, dim_t high, dim_t wide, dim_t step_w) {
+  ROLLED for (dim_t x = wide - step_w; x < wide; x++) {
+    UNROLL for (dim_t y = 0; y < high; y++) __builtin_prefetch(next + y * w->row_step + x * w->pixel_step, 0, 2);
+  }
+}
+
 /// Patches of high x wide pixels, whose filter has kernel_h x kernel_w.
 KERNEL void libjit_winograd_spread_f32(float *to, const float *image, const winograd_t *w, dim_t first, dim_t count,
                                        dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w) {
@@ -120,10 +130,12 @@ KERNEL void libjit_winograd_spread_f32(float *to, const float *image, const wino
     dim_t row = patch / w->patch_cols * step_h - w->top, col = patch % w->patch_cols * step_w - w->left;
     range_t rows = rows_inside(row, w->height, high, 1), cols = rows_inside(col, w->width, wide, 1);
     bool inside = rows.last - rows.first == high && cols.last - cols.first == wide;
-    const float *from = image + row * w->row_step + col * w->pixel_step;
+    const float *from = image + row * w->row_step + col * w->pixel_step, *ahead = from + step_w * w->pixel_step;
+    if ((patch + 1) % w->patch_cols == 0) ahead += step_h * w->row_step - w->patch_cols * step_w * w->pixel_step;
     // The last vector ends with the last channel: it may spread some a second time.
     for (dim_t next = 0; next < w->depth; next += LANES) {
       dim_t channel = min_dim(next, w->depth - LANES);
+      if (LANES > 1 && next % LINE == 0) fetch_patch(ahead + channel, w, high, wide, step_w);
       if (inside) spread_patch(to + channel, from + channel, w, rows, cols, true, high, wide);
       else spread_patch(to + channel, from + channel, w, rows, cols, false, high, wide);
     }
@@ -181,7 +193,7 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
                   .depth_step = depth,
                   .spread_step = slab * depth + LANES,
                   .sum_step = slab * block + LANES};
-  reach_t reach = {.tap_rows = 1, .taps = 1, .run = depth, .pixel_step = depth, .block_step = 0, .ahead = filter};
+  reach_t reach = {.tap_rows = 1, .taps = 1, .run = depth, .pixel_step = depth, .block_step = 0};
   float start[MAX_TILE_VECTORS * LANES] ALIGNED;
   float *spread = work + first_unit * unit_size, *sums = spread + points * w.spread_step;
   float *lines = sums + points * w.sum_step;
@@ -206,6 +218,10 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
           const float *weights = filter + ((member * all_blocks + b) * points + point) * depth * block;
           for (dim_t p = 0; p < count; p += tile_pixels) {
             dim_t pixels = min_dim(tile_pixels, count - p);
+            // The weights of the point after this one: each tile fetches a vector of every row.
+            dim_t turn = p / tile_pixels;
+            reach.ahead = weights + depth * block + turn % tile_vectors * LANES;
+            reach.ahead_step = turn < tile_vectors ? block : 0;
             tile_t tile = tiles->regular[pixels < tile_pixels][vectors < tile_vectors];
             tile(sums + point * w.sum_step + p * vectors * LANES, NO_BIAS, spread + point * w.spread_step + p * depth,
                  weights, &reach, pixels, vectors);
