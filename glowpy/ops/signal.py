@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
@@ -17,9 +19,12 @@ from glowpy.ir.insts_gen import FourierTransformInst
 from glowpy.irgen import scratch
 from glowpy.ops.operands import expect_floats, expect_same_kind, factors
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import least
+from glowpy.support.symbolic import highest, least, lowest
 
 __all__: list[str] = []
+
+_ROWS, _LONGEST = 16, 1024
+"""A vector of rows is transformed at once, if they are so short that a nearby cache holds all that is worked on."""
 
 
 @infer(FourierTransformNode)
@@ -37,8 +42,11 @@ def _infer_fourier_transform(input: Type, roots: Type, *, inverse: bool, half: b
 
 @scratch(FourierTransformNode)
 def _scratch_fourier_transform(n: FourierTransformNode) -> tuple[Type, ...]:
-    """Both parts of a row before a pass, and after it."""
-    return (n.roots.type.with_shape((4, n.roots.type.shape[0])),)
+    """Both parts of some rows before a pass, and after it: of several where that is no more than the input has."""
+    length = n.roots.type.shape[0]
+    number = prod(map(lowest, n.input.type.shape[:-2]))
+    rows = _ROWS if number >= 4 * _ROWS and highest(length) <= _LONGEST else 1
+    return (n.roots.type.with_shape((4, length, rows)),)
 
 
 @interpret(FourierTransformInst)

@@ -44,15 +44,18 @@ def transformed(signal: Array, length: int, inverse: bool, half: bool) -> Array:
 
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 12, 30, 49, 64)
+MANY = (14, 32, 60, 63, 65, 70, 80, 90)
+"""Lengths of so many signals that several are transformed side by side."""
 
 
 def _cases(kind: ElemKind) -> Iterator[Case]:
     """Signals that are as long as the transform, shorter, longer, or empty."""
     modes = itertools.cycle(itertools.product((False, True), (False, True), (1, 2)))
+    few = itertools.chain(LENGTHS, LENGTHS[2:], (16, 45, 6))
     for number, (length, (inverse, half, parts)) in enumerate(
-        zip(itertools.chain(LENGTHS, LENGTHS[2:], (16, 45, 6)), modes, strict=False)
+        zip(itertools.chain(few, MANY), modes, strict=False)
     ):
-        batch = [(2, 3), (), (4,), (0,)][number % 4]
+        batch = (66,) if length in MANY else [(2, 3), (), (4,), (0,)][number % 4]
         given = [length, length + 2, max(length - 3, 1)][number % 3]
         signal = normal_array(kind, (*batch, given, parts), number)
         turns = -2j * np.pi * np.arange(length) / length
