@@ -7,12 +7,15 @@
 // Loops are ROLLED: LLVM would unroll those over taps for some processors (Cortex-A53 by eight, Zen by two), each time with the loop
 // over a run inside, which is the one that takes the time.
 
-/// Whether the pointers of a scattered tile's pixels leave a register for that of weights to fetch ahead.
+/// Whether the pointers of a tile leave registers for those of what to fetch ahead.
 #if defined(__x86_64__) || defined(__aarch64__)
 #define SPARE_POINTER 1
 #else
 #define SPARE_POINTER 0
 #endif
+
+/// What one prefetch fetches.
+#define LINE_BYTES 64
 
 #include "as_f32.h"
 #include "tile.c"
@@ -54,12 +57,14 @@ INLINE void OF(add_step)(V sums[MAX_TILE_VECTORS], V weight[MAX_TILE_VECTORS][OF
 }
 
 /// Pixels at equal distances: one pointer serves all. Weights of `block` channels lie together for each step; a tile may
-/// span several packed blocks.
-KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
-                                    dim_t pixels, dim_t vectors, dim_t block) {
+/// span several packed blocks. The first steps fetch `lines` lines at `written`, and at `read` if the tile `reads`, each in
+/// another row: all at once would hold up each other, and the tile's own input.
+INLINE void OF(multiply_regular)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
+                                 const char *written, const char *read, dim_t row_bytes, dim_t lines, bool reads,
+                                 dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
   dim_t pixel_step = reach->pixel_step, run = reach->run, block_step = reach->block_step;
-  dim_t ahead_step = reach->ahead_step;
+  dim_t ahead_step = reach->ahead_step, fetched = 0, rows = pixels * row_bytes;
   const F *ahead = reach->ahead;
   OF(load_start)(sums, start, pixels, vectors);
   ROLLED for (dim_t h = 0; h < reach->tap_rows; h++) {
@@ -68,6 +73,13 @@ KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const
       ROLLED for (dim_t k = 0; k < run; k += D) {
         if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
+        if (lines > 0 && fetched != rows) {
+          UNROLL for (dim_t i = 0; i < lines; i++) {
+            __builtin_prefetch(written + fetched + i * LINE_BYTES, 1, 3);
+            if (reads) __builtin_prefetch(read + fetched + i * LINE_BYTES, 0, 3);
+          }
+          fetched += row_bytes;
+        }
         V weight[MAX_TILE_VECTORS][OF(PARTS)];
         OF(load_step)(weight, weights, vectors, block, block_step);
         weights += block * D;
@@ -76,6 +88,23 @@ KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const
     }
   }
   OF(store_sums)(to, sums, pixels, vectors);
+}
+
+KERNEL void OF(libjit_tile_regular)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
+                                    dim_t pixels, dim_t vectors, dim_t block) {
+  OF(multiply_regular)(to, start, input, weights, reach, NULL, NULL, 0, 0, false, pixels, vectors, block);
+}
+
+/// The same before an epilogue that writes, and may read, so many lines of every row, `row_bytes` apart.
+KERNEL void OF(libjit_tile_fetching)(S *to, const S *start, const T *input, const F *weights, const reach_t *reach,
+                                     const char *written, const char *read, dim_t row_bytes, dim_t lines, bool reads,
+                                     dim_t pixels, dim_t vectors, dim_t block) {
+  if (!SPARE_POINTER && reads) {
+    UNROLL for (dim_t i = 0; i < pixels * lines; i++)
+        __builtin_prefetch(read + i / lines * row_bytes + i % lines * LINE_BYTES, 0, 3);
+  }
+  OF(multiply_regular)(to, start, input, weights, reach, written, read, row_bytes, SPARE_POINTER ? lines : 0, reads,
+                       pixels, vectors, block);
 }
 
 /// Pixels anywhere in an image, each with a pointer of its own, which is `zeros` where a tap lies outside.

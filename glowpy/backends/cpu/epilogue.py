@@ -20,7 +20,7 @@ from glowpy.ir.runs import loop_shape
 from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
 from glowpy.llvm.writer import Body, memory_type
-from glowpy.support.symbolic import Dim, highest
+from glowpy.support.symbolic import Dim, ceil_div, highest
 
 __all__ = ["emit_epilogue"]
 
@@ -157,6 +157,11 @@ class _Chain:
         return {value: step[axes[0]] if axes else 0 for value, step in outer.items()}
 
     @property
+    def written(self) -> Value:
+        """What comes out at the end."""
+        return [self.head, *self.members][-1].operands[0].value
+
+    @property
     def far(self) -> list[Value]:
         """What comes from memory, each element once, and is not likely to be in a near cache."""
         own = {inst.operands[0].value.place for inst in (self.head, *self.members)}
@@ -190,10 +195,16 @@ def _finished_tile(
     kind = head.operands[0].value.type.kind
     type = f"[{tile.pixels * columns} x {memory_type(kind)}]"
     sums = body.alloca(f"{type}, align {module.vector_bytes}")
+    lines = _Lines(body, environment, columns)
+    written, read = chain.written, None
     for value in chain.far:
-        _fetch(body, value, row_steps[value], tile.pixels, columns, environment)
+        if read is None and _alike(value, written, row_steps):
+            read = value
+        else:
+            lines.fetch(value, row_steps[value], tile.pixels)
     arguments = [f"ptr {pointer}" for pointer in (sums, *pointers)]
-    call_tile(body, tile, head.operands[1].value.type.kind, arguments)
+    arguments += lines.arguments(written, read, row_steps[written])
+    call_tile(body, tile, head.operands[1].value.type.kind, arguments, "fetching")
     arguments = [*environment.pointers(body, finish.memories), f"ptr {sums}", *places]
     arguments += environment.numbers(body, steps)
     body.line(f"call void @{module.function(finish, inline=True)}({', '.join(arguments)})")
@@ -238,22 +249,51 @@ def _finish(
     return body
 
 
-def _fetch(
-    body: Body, value: Value, step: Dim, pixels: int, columns: int, environment: _Environment
-) -> None:
-    """Fetches what a tile's members read of a value, while the tile is computed: a store waits for it otherwise."""
-    module, dim, kind = body.module, body.module.dim, value.type.kind
-    (pointer,) = (item.split()[1] for item in environment.pointers(body, [value]))
-    (distance,) = (item.split()[1] for item in environment.numbers(body, [step]))
-    module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    for row in range(pixels):
-        number = body.let(f"add nuw nsw {dim} %row, {row}")
-        start = body.let(f"mul nuw nsw {dim} {number}, {distance}")
+def _alike(value: Value, other: Value, row_steps: Mapping[Value, Dim]) -> bool:
+    """Whether rows of both are as far apart, and elements as large."""
+    return row_steps[value] == row_steps[other] and value.type.kind.size == other.type.kind.size
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of memory that a finished tile of some columns fetches: its stores wait for them otherwise."""
+
+    body: Body
+    environment: _Environment
+    columns: int
+
+    def fetch(self, value: Value, step: Dim, pixels: int) -> None:
+        """Fetches what a tile's members read of a value, all at once."""
+        body, size = self.body, value.type.kind.size
+        body.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+        (distance,) = (item.split()[1] for item in self.environment.numbers(body, [step]))
+        for row in range(pixels):
+            number = body.let(f"add nuw nsw {body.module.dim} %row, {row}")
+            for column in range(0, self.columns, _LINE_BYTES // size):
+                address = self._address(value, number, distance, column)
+                body.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
+    def arguments(self, written: Value, read: Value | None, step: Dim) -> list[str]:
+        """What `libjit_tile_fetching` takes for a tile of `written`, and of `read` in the same way."""
+        body, dim, size = self.body, self.body.module.dim, written.type.kind.size
+        (distance,) = (item.split()[1] for item in self.environment.numbers(body, [step]))
+        ends = [
+            self._address(value, "%row", distance, 0) if value else "null"
+            for value in (written, read)
+        ]
+        bytes = body.let(f"mul nuw nsw {dim} {distance}, {size}")
+        lines = ceil_div(self.columns * size, _LINE_BYTES)
+        reads = f"i1 {str(read is not None).lower()}"
+        return [*(f"ptr {end}" for end in ends), f"{dim} {bytes}", f"{dim} {lines}", reads]
+
+    def _address(self, value: Value, row: str, distance: str, column: int) -> str:
+        body, dim = self.body, self.body.module.dim
+        (pointer,) = (item.split()[1] for item in self.environment.pointers(body, [value]))
+        start = body.let(f"mul nuw nsw {dim} {row}, {distance}")
         first = body.let(f"add nuw nsw {dim} {start}, %col")
-        for column in range(0, columns, _LINE_BYTES // kind.size):
-            place = body.let(f"add nuw nsw {dim} {first}, {column}")
-            address = body.let(f"getelementptr {memory_type(kind)}, ptr {pointer}, {dim} {place}")
-            body.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+        place = body.let(f"add nuw nsw {dim} {first}, {column}")
+        type = memory_type(value.type.kind)
+        return body.let(f"getelementptr {type}, ptr {pointer}, {dim} {place}")
 
 
 def _row_starts(

@@ -20,12 +20,15 @@ def call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
     body.line(f"call void @{symbol}({', '.join(arguments)})")
 
 
-def call_tile(body: Body, tile: TileFunction, kind: ElemKind, arguments: Sequence[str]) -> None:
-    """The call of an inner loop whose sizes are constants; it takes the pointers of a `tile_t`."""
+def call_tile(
+    body: Body, tile: TileFunction, kind: ElemKind, arguments: Sequence[str], loop: str = ""
+) -> None:
+    """The call of an inner loop whose sizes are constants; it takes the pointers of a `tile_t` and what `loop` adds."""
     constants = [
         f"{body.module.dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)
     ]
-    call_kernel(body, f"libjit_tile_{tile.kind}_{kind.suffix}", [*arguments, *constants])
+    symbol = f"libjit_tile_{loop or tile.kind}_{kind.suffix}"
+    call_kernel(body, symbol, [*arguments, *constants])
 
 
 def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> str:

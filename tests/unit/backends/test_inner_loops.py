@@ -18,7 +18,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.strategy.product import Decision, Problem, choose, conv_problem
 from glowpy.backends.cpu.strategy.work import TileFunction
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
-from glowpy.backends.cpu.tiles import tile_function
+from glowpy.backends.cpu.tiles import call_tile, tile_function
 from glowpy.core.elemkind import ElemKind
 from glowpy.llvm.machine import Compiler, declarations
 from glowpy.llvm.writer import Body, ModuleWriter
@@ -186,6 +186,30 @@ def test_sums_stay_in_registers(code: Code, tmp_path: Path) -> None:
                 assert not any(map(_STORE.match, loop)), shown
                 if code.fused:
                     assert not any(map(_APART.match, loop)), shown
+
+
+@pytest.mark.parametrize("preset", ["x86-64-v3", "znver4", "rpi4"])
+def test_a_tile_that_fetches_lines_keeps_its_sums(preset: str, tmp_path: Path) -> None:
+    """Pointers may move to the stack, vectors do not."""
+    target = resolve_target(CpuOptions(target=preset))
+    decision = choose(_PROBLEMS["product"], target.variant.machine_for(ElemKind.F32))
+    tile = TileFunction(
+        "regular",
+        decision.pixels,
+        decision.vectors,
+        decision.vectors * target.variant.machine.lanes,
+    )
+    module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, None)
+    pointers = ["sums", "start", "input", "weights", "reach", "written", "read"]
+    parameters = [*(f"ptr %{pointer}" for pointer in pointers), f"{module.dim} %step"]
+    body = Body(module, "net.loop", {}, parameters)
+    call_tile(body, tile, ElemKind.F32, [*parameters, f"{module.dim} 2", "i1 true"], "fetching")
+    module.function(body, inline=False)
+    _, text = module.separate([], visible=True)
+    library = tile_library(target, tmp_path).read_bytes()
+    code = Compiler(target.machine, [library], declarations([text])).assembly(text)
+    assert len(re.findall(r"^\s+(prefetch|prfm)", code, re.M)) == 1 + 2 * 2
+    assert not re.search(r"mov[au]ps\s+%[xyz]mm\d+, \S*\(%rsp|st[rp]\s+q\d.*\[sp", code)
 
 
 def test_loops_are_found_and_spills_are_seen() -> None:
