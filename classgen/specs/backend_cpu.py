@@ -177,6 +177,19 @@ Op(
     no_derivative=_LATE,
 )
 Op(
+    "CpuStandardize",
+    "(input - mean) / sqrt(variance + epsilon) along the last dimension; if not `centred`, input / sqrt(mean of squares + epsilon).",
+    inputs=["input"],
+    attrs=[real("epsilon"), flag("centred")],
+    traits=["typed", "units", "epilogue"],
+    strided=["result"],
+    rows=["input"],
+    kernel={"input": ("f32",)},
+    quant="refused",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
     "CpuStrassen",
     "[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take "
     "tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each.",

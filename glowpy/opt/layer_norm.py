@@ -14,14 +14,16 @@ from glowpy.graph.nodes_gen import (
     DivNode,
     MulNode,
     ReciprocalNode,
+    ReduceAddNode,
     ReduceMeanNode,
     ReshapeNode,
     SqrtNode,
     SubNode,
 )
-from glowpy.opt.known import is_known, known
+from glowpy.opt.known import is_all, is_known, known
+from glowpy.support.symbolic import Expr, product
 
-__all__ = ["LayerNorm", "layer_norm_of"]
+__all__ = ["LayerNorm", "layer_norm_of", "standard_of"]
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,30 @@ def layer_norm_of(root: Node) -> LayerNorm | None:
     if node is None:
         return None
     nodes.append(node)
-    for numbers, divisor in _quotients(node):
-        inner = _standard(node, numbers, divisor)
-        if inner is not None and inner.operand.type == root.type:
-            every = (*nodes, *inner.nodes)
-            if all(set(part.result.users) <= set(every) for part in every[1:]):
-                return replace(inner, scale=scale, bias=bias, nodes=every)
-    return None
+    inner = _standard_of(node)
+    if inner is None or inner.operand.type != root.type:
+        return None
+    return _alone(replace(inner, scale=scale, bias=bias, nodes=(*nodes, *inner.nodes)))
+
+
+def standard_of(root: Node) -> LayerNorm | None:
+    """The layer norm without scale and bias that `root` gives the result of, perhaps after means were lowered."""
+    inner = _standard_of(root)
+    if inner is None or inner.operand.type != root.type:
+        return None
+    return _alone(replace(inner, nodes=(root, *inner.nodes)))
+
+
+def _alone(norm: LayerNorm) -> LayerNorm | None:
+    """A layer norm if nothing else reads what is between its nodes."""
+    within = set(norm.nodes)
+    return norm if all(set(part.result.users) <= within for part in norm.nodes[1:]) else None
+
+
+def _standard_of(node: Node) -> LayerNorm | None:
+    """What `node` divides by its deviation, or multiplies with the reciprocal of it; the node itself is left out."""
+    standards = (_standard(node, numbers, divisor) for numbers, divisor in _quotients(node))
+    return next((one for one in standards if one is not None), None)
 
 
 def _with_known(node: AddNode | MulNode) -> tuple[NodeValue, NodeValue] | None:
@@ -107,25 +126,44 @@ def _standard(node: Node, numbers: NodeValue, divisor: NodeValue) -> LayerNorm |
             return None
         nodes.append(value.node)
         value, epsilon = _reshaped(pair[1], nodes), float(added.flat[0])
+    mean = _mean_of(value)
+    square = None if mean is None else mean.operand.node
+    if mean is None or not isinstance(square, MulNode) or {*square.inputs} != {numbers}:
+        return None
+    if value.type.shape != divisor.type.shape:
+        return None
+    nodes += [*mean.nodes, square]
+    apart, centred = numbers.node, False
+    if isinstance(apart, SubNode):
+        own = _mean_of(apart.rhs)
+        if own is not None and own.operand is apart.lhs and own.axes == mean.axes:
+            nodes += [apart, *own.nodes]
+            numbers, centred = own.operand, True
+    return LayerNorm(numbers, mean.axes, epsilon, centred, None, None, tuple(nodes))
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """What a mean is of, along which axes, and the nodes that compute it."""
+
+    operand: NodeValue
+    axes: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+
+def _mean_of(value: NodeValue) -> _Mean | None:
+    """The mean that `value` is: a node of its own, or a sum that is multiplied or divided by a known count."""
     mean = value.node
-    product = mean.input.node if isinstance(mean, ReduceMeanNode) else None
-    if not isinstance(product, MulNode) or {*product.inputs} != {numbers}:
+    if isinstance(mean, ReduceMeanNode):
+        return _Mean(mean.input, mean.axes, (mean,))
+    if not isinstance(mean, MulNode | DivNode) or not isinstance(mean.lhs.node, ReduceAddNode):
         return None
-    if not isinstance(mean, ReduceMeanNode) or mean.type.shape != divisor.type.shape:
+    total = mean.lhs.node
+    count = product(total.input.type.shape[axis] for axis in total.axes)
+    if isinstance(count, Expr) or not count:
         return None
-    apart = numbers.node
-    nodes += [mean, product]
-    own = _mean_of(apart) if isinstance(apart, SubNode) else None
-    if apart is not None and own is not None and own.axes == mean.axes:
-        nodes += [apart, own]
-        numbers = own.input
-    return LayerNorm(numbers, mean.axes, epsilon, own in nodes, None, None, tuple(nodes))
-
-
-def _mean_of(apart: SubNode) -> ReduceMeanNode | None:
-    """The mean of what it is subtracted from."""
-    mean = apart.rhs.node
-    return mean if isinstance(mean, ReduceMeanNode) and mean.input is apart.lhs else None
+    factor = count if isinstance(mean, DivNode) else 1 / count
+    return _Mean(total.input, total.axes, (mean, total)) if is_all(mean.rhs, factor) else None
 
 
 def _reshaped(value: NodeValue, nodes: list[Node]) -> NodeValue:

@@ -401,6 +401,9 @@ void libjit_cpu_rnn_f64(double *result, double *last_h, const double *gates, con
 void libjit_cpu_row_matmul_f32(float *result, const float *lhs, const float *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides, const ints_t *rhs_strides);
 void libjit_cpu_row_matmul_f64(double *result, const double *lhs, const double *rhs, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides, const ints_t *rhs_strides);
 
+/* (input - mean) / sqrt(variance + epsilon) along the last dimension; if not `centred`, input / sqrt(mean of squares + epsilon). (classgen/specs/backend_cpu.py) */
+void libjit_cpu_standardize_f32(float *result, const float *input, const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides, const ints_t *input_strides, float epsilon, bool centred, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
+
 /* [..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_strassen_f32(float *result, const float *lhs, const float *sums, const float *rhs, float *work, const ints_t *result_shape, const ints_t *lhs_shape, const ints_t *sums_shape, const ints_t *rhs_shape, const ints_t *work_shape, const ints_t *result_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t bands, dim_t pairs, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 

@@ -34,6 +34,7 @@ from glowpy.support.symbolic import static
 from tests.libjit import (
     attention_cases,
     kernel_cases,
+    norm_cases,
     product_cases,
     recurrent_cases,
     row_cases,
@@ -48,6 +49,7 @@ _MAKERS = {
     **product_cases.MAKERS,
     **recurrent_cases.MAKERS,
     **attention_cases.MAKERS,
+    **norm_cases.MAKERS,
 }
 SCHEMAS: dict[str, InstSchema] = {
     inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)

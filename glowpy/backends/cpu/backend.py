@@ -29,6 +29,7 @@ from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
+from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
@@ -149,6 +150,7 @@ class CpuBackend(Backend):
         passes = (
             WidenHalvesPass(self._computes),
             FuseAttentionPass(variant, small=small),
+            FuseNormPass(variant, small=small),
             *tuning,
             packing,
             PackRecurrencePass(variant, small=small),

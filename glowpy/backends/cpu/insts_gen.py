@@ -26,6 +26,7 @@ __all__ = [
     "CpuPlainMatmulInst",
     "CpuRnnInst",
     "CpuRowMatmulInst",
+    "CpuStandardizeInst",
     "CpuStrassenInst",
     "CpuStrassenSumsInst",
     "CpuWinogradInst",
@@ -511,6 +512,31 @@ class CpuRowMatmulInst(Instruction):
 
 
 @final
+class CpuStandardizeInst(Instruction):
+    """(input - mean) / sqrt(variance + epsilon) along the last dimension; if not `centred`, input / sqrt(mean of squares + epsilon).
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_standardize",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+        ),
+        (AttrSpec("epsilon", "float"), AttrSpec("centred", "flag")),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    epsilon = AttrField[float]()
+    centred = AttrField[bool]()
+
+
+@final
 class CpuStrassenInst(Instruction):
     """[..., K] times a right side packed to [2 pairs, K, NR], by seven products of its quarters in place of eight. sums are those of lhs; tiles take tile_pixels rows by tile_vectors vectors. slab rows of both halves are multiplied at once; units are so many bands of slabs, for so many pairs of blocks each.
 
@@ -631,6 +657,7 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
     CpuWinogradInst,

@@ -25,6 +25,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
     CpuWinogradInst,
@@ -138,6 +139,15 @@ def _wrapped(sums: Array) -> Array:
 def _cpu_matmul(result: Tensor, lhs: Tensor, rhs: Tensor, **decision: int) -> None:
     del decision
     _multiply(result, lhs, unpack_matrix(rhs.array, result.type.extents[-1], dot_of(rhs.type.kind)))
+
+
+@interpret(CpuStandardizeInst)
+def _standardize(result: Tensor, input: Tensor, *, epsilon: float, centred: bool) -> None:
+    wide = input.array.astype(np.float64)
+    if wide.size:
+        numbers = wide - wide.mean(axis=-1, keepdims=True) if centred else wide
+        square = np.mean(numbers**2, axis=-1, keepdims=True)
+        result.array[...] = numbers / np.sqrt(square + epsilon)
 
 
 @interpret(CpuStrassenSumsInst)

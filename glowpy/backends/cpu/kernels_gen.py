@@ -325,6 +325,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32", "f64")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_standardize": KernelSpec(
+        "cpu_standardize",
+        "libjit_cpu_standardize",
+        (("input", ("f32",)),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_strassen": KernelSpec(
         "cpu_strassen", "libjit_cpu_strassen", (("lhs", ("f32",)),), "classgen/specs/backend_cpu.py"
     ),

@@ -30,6 +30,7 @@ __all__ = [
     "CpuPlainMatmulNode",
     "CpuRnnNode",
     "CpuRowMatmulNode",
+    "CpuStandardizeNode",
     "CpuStrassenNode",
     "CpuStrassenSumsNode",
     "CpuWinogradNode",
@@ -45,6 +46,7 @@ __all__ = [
     "create_cpu_plain_matmul",
     "create_cpu_rnn",
     "create_cpu_row_matmul",
+    "create_cpu_standardize",
     "create_cpu_strassen",
     "create_cpu_strassen_sums",
     "create_cpu_winograd",
@@ -462,6 +464,29 @@ class CpuRowMatmulNode(Node):
 
     lhs = InputField(0)
     rhs = InputField(1)
+
+
+@final
+class CpuStandardizeNode(Node):
+    """(input - mean) / sqrt(variance + epsilon) along the last dimension; if not `centred`, input / sqrt(mean of squares + epsilon).
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_standardize",
+        ("input",),
+        (AttrSpec("epsilon", "float"), AttrSpec("centred", "flag")),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    epsilon = AttrField[float]()
+    centred = AttrField[bool]()
 
 
 @final
@@ -997,6 +1022,24 @@ def create_cpu_row_matmul(
     )
 
 
+def create_cpu_standardize(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    *,
+    epsilon: float,
+    centred: bool = False,
+    loc: Loc | None = None,
+) -> CpuStandardizeNode:
+    """(input - mean) / sqrt(variance + epsilon) along the last dimension; if not `centred`, input / sqrt(mean of squares + epsilon)."""
+    attrs: dict[str, Attr] = {
+        "epsilon": float(epsilon),
+        "centred": bool(centred),
+    }
+    return f.create(CpuStandardizeNode, name, (input,), attrs, result_type, loc)
+
+
 def create_cpu_strassen(
     f: Function,
     name: str,
@@ -1104,6 +1147,7 @@ NODES: tuple[type[Node], ...] = (
     CpuPlainMatmulNode,
     CpuRnnNode,
     CpuRowMatmulNode,
+    CpuStandardizeNode,
     CpuStrassenNode,
     CpuStrassenSumsNode,
     CpuWinogradNode,

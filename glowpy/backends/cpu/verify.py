@@ -21,6 +21,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainMatmulInst,
     CpuRnnInst,
     CpuRowMatmulInst,
+    CpuStandardizeInst,
     CpuStrassenInst,
     CpuWinogradInst,
 )
@@ -33,6 +34,7 @@ from glowpy.backends.cpu.nodes_gen import (
     CpuPlainConvNode,
     CpuPlainMatmulNode,
     CpuRowMatmulNode,
+    CpuStandardizeNode,
 )
 from glowpy.backends.cpu.packing import dot_of, packed_shape
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
@@ -76,6 +78,17 @@ def _conv(n: CpuConvNode | CpuConvInst) -> Iterator[str]:
         yield f"expected {depth} zeros for what lies outside the image, got {n.zeros.type.count}"
     if n.zeros.type.kind is not n.input.type.kind:
         yield f"expected zeros of {n.input.type.kind.value} as the input, got {n.zeros.type}"
+
+
+@verify(CpuStandardizeNode)
+@verify_inst(CpuStandardizeInst)
+def _standardize(n: CpuStandardizeNode | CpuStandardizeInst) -> Iterator[str]:
+    if (
+        n.input.type != n.result.type
+        or n.input.type.kind is not ElemKind.F32
+        or not n.input.type.rank
+    ):
+        yield f"expected input and result of one type of f32, of rank 1 or more, got {n.input.type} and {n.result.type}"
 
 
 @verify(CpuMatmulNode)

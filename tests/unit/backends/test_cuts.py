@@ -181,7 +181,7 @@ def rows(layouts: Sequence[tuple[Spacing, Spacing]]) -> tuple[IRFunction, list[I
 def test_every_kernel_has_a_row() -> None:
     known = {row.cls.SCHEMA.mnemonic for row in ROWS}
     products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
-    products |= {"cpu_attention", "cpu_strassen", "cpu_winograd"}
+    products |= {"cpu_attention", "cpu_standardize", "cpu_strassen", "cpu_winograd"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
     whole = {
         "quantization_profile",

@@ -20,6 +20,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRnnInst,
+    CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
     CpuWinogradInst,
@@ -291,6 +292,14 @@ def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
     blocks, steps, columns = inst.rhs.type.extents
     size = steps * columns * inst.rhs.type.kind.size
     return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
+
+
+@_rules(CpuStandardizeInst)
+def _standardize(inst: CpuStandardizeInst, lanes: int) -> Work:
+    """A unit is a row, and the epilogue takes a vector of it at a time."""
+    *rows, length = inst.result.type.shape
+    size = 2 * highest(length) * inst.result.type.kind.size
+    return Work(product(rows), lanes, together=ceil_div(UNIT_BYTES, size))
 
 
 @_rules(CpuDepthwiseConvInst)
