@@ -15,6 +15,10 @@ double libjit_dot_f64(double total, const double *left, const double *right, dim
 int32_t libjit_dot_i8(int32_t total, const int8_t *left, const int8_t *right, dim_t count);
 int32_t libjit_dot_u8(int32_t total, const uint8_t *left, const int8_t *right, dim_t count);
 
+/// Bytes of weights between what is read and what is fetched for the same pass: prefetchers of processors begin anew in
+/// every page.
+#define FETCH_DISTANCE 8192
+
 /// What the strategy decided: see glowpy/backends/cpu/strategy.
 typedef struct {
   dim_t pixels, vectors; ///< of a tile
@@ -187,8 +191,10 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
       const void *input = image, *weights = block_weights;
       bool regular = find_reach(p, &reach, &input, &weights, first, pixels);
       // Weights of a cold network come from memory: spread the fetching of a block over the tiles of the one before.
-      bool more = !last && fetched < size;
-      reach.ahead = more ? element(p, block_weights, size + fetched) : block_weights;
+      // A tile that alone fetches as much as it reads meets weights once: it fetches those that it reads soon.
+      bool own = decision.fetch >= block * p->dot, more = own || (!last && fetched < size);
+      dim_t distance = own ? min_dim(size, FETCH_DISTANCE / p->size) : size + fetched;
+      reach.ahead = more ? element(p, block_weights, distance) : block_weights;
       reach.ahead_step = more ? decision.fetch : 0;
       fetched += steps * decision.fetch;
       bool rest_of_line = pixels < decision.pixels, rest_of_block = vectors < decision.vectors;

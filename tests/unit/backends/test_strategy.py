@@ -154,6 +154,9 @@ def test_what_is_fetched_ahead_is_the_next_block(machine: Machine) -> None:
         assert decision.slab == lines, f"{name}: a block comes again with the next slab"
         tiles = lines * -(-decision.line // decision.pixels)
         most = machine.prefetch_bytes // machine.element_bytes
+        if tiles == 1:
+            assert decision.fetch == block, f"{name}: what is read once is fetched as it is read"
+            continue
         assert decision.fetch <= most, name
         assert decision.fetch * tiles >= min(block, tiles * most), name
 
@@ -173,6 +176,16 @@ def test_what_is_fetched_ahead_follows_from_the_rows_of_a_run(likely: int) -> No
         assert at_extents(fetch, {"rows": count}) == expected
     same = fetched_ahead(problem, WIDE, decision, Type(ElemKind.F32, (likely, 3072)))
     assert same == decision.fetch
+
+
+@on_every_machine
+def test_weights_that_are_read_once_are_one_stream(machine: Machine) -> None:
+    """A tile takes one packed block of them, unless it then waits for itself; those in a cache it reads as it likes."""
+    problem = product.matmul_problem((1, 4096), 9216, 1)
+    decision = choose(problem, machine)
+    waits = product.step_limits(problem, machine, 1, decision.packed, decision.packed)
+    bound = max(waits, key=lambda name: waits[name])
+    assert decision.vectors == decision.packed or bound != "weights"
 
 
 def test_some_weights_are_fetched_ahead_and_some_come_in_slabs() -> None:

@@ -12,7 +12,9 @@ pixel, a tile of p pixels and v vectors takes the largest of
 * p + v loads, at `Machine.loads` in a cycle: v vectors of weights, p elements of input;
 * both, and what counts the steps, at `Machine.issue` in a cycle;
 * `Machine.latency`: small tiles wait for themselves;
-* the bytes of its weights, at the rate of the cache that holds a block of them.
+* the bytes of its weights, at the rate of the cache that holds a block of them. Those that are read once come from
+  memory, where there are more than the second-level cache has room for: each packed block of a tile is a stream, and
+  each stream after the first one makes a step 2 % longer.
 
 Pixels that lie a multiple of 4096 bytes apart compete for the same few lines of the first-level cache, with the
 weights as well: from the ninth on each makes a step 3 % longer.
@@ -65,6 +67,7 @@ _CACHE_SET_PERIOD = 4096
 _LINES_IN_A_SET = 8
 _PRICE_OF_A_LINE = 0.03
 _PRICE_OF_A_VARIANT = 0.01
+_PRICE_OF_A_STREAM = 0.02
 _COUNTING = 3
 _LINE_BYTES = 64
 _CYCLES_PER_POINTER = 1.0
@@ -134,6 +137,10 @@ class Problem:
     def steps(self, machine: Machine) -> int:
         """Of the inner loop, for one tile."""
         return self.taps * ceil_div(self.depth, machine.dot)
+
+    def weight_bytes(self, machine: Machine) -> int:
+        """Of one output channel."""
+        return self.steps(machine) * machine.lane_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +399,13 @@ def step_limits(
         "instructions": (work + loads + _COUNTING) / machine.issue,
         "latency": machine.latency,
     }
-    if problem.pixels > pixels:  # else weights are read once, and no tile changes that
-        size = machine.lane_bytes
-        weights = vectors * machine.lanes * size
-        limits["weights"] = _weight_cycles(machine, weights, problem.steps(machine) * block * size)
+    weights, channel = vectors * machine.lanes * machine.lane_bytes, problem.weight_bytes(machine)
+    if problem.pixels > pixels:
+        limits["weights"] = _weight_cycles(machine, weights, channel * block)
+    elif channel * problem.channels > machine.second_cache:  # read once, and from memory
+        streams = block // machine.lanes // (_packed_vectors(problem, machine) or vectors)
+        price = 1 + _PRICE_OF_A_STREAM * (max(streams, 1) - 1)
+        limits["weights"] = price * weights / machine.third_rate
     return limits
 
 
@@ -424,7 +434,7 @@ def _slab(problem: Problem, machine: Machine, tile: Candidate) -> int:
     lines = max(ceil_div(problem.pixels, tile.line), 1)
     window = problem.taps * problem.depth
     data = problem.pixels * min(problem.pixel_step, window) * machine.element_bytes
-    channel = problem.steps(machine) * machine.lane_bytes
+    channel = problem.weight_bytes(machine)
     weights = channel * problem.channels
     slabs = data // machine.slab_bytes + 1
     block = tile.vectors * machine.lanes
@@ -451,7 +461,7 @@ def fetched_ahead(problem: Problem, machine: Machine, decision: Decision, result
     joined = problem.pixels == prod(result.likely[:-1])
     pixels = product(result.shape[:-1]) if joined else result.shape[-2]
     alone = problem.height == problem.taps == 1 and not any(problem.border)
-    weights = problem.steps(machine) * problem.channels * machine.lane_bytes
+    weights = problem.weight_bytes(machine) * problem.channels
     fetches = machine.prefetch_bytes and weights > machine.slab_bytes
     if isinstance(pixels, int) or not alone or not fetches:
         return decision.fetch
@@ -466,16 +476,17 @@ def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> in
     """Elements to fetch ahead at each step.
 
     The weights of a cold network come from memory: fetching a block is spread over the tiles of the block before it.
+    Where there is one tile, it goes ahead of what is read.
     """
-    block = tile.vectors * machine.lanes
+    block = tile.vectors * machine.lanes * machine.dot
     lines = max(ceil_div(problem.pixels, tile.line), 1)
     tiles = lines * ceil_div(tile.line, tile.pixels)
-    weights = problem.steps(machine) * problem.channels * machine.lane_bytes
-    if not machine.prefetch_bytes or slab < lines or weights <= machine.slab_bytes or tiles < 2:
+    weights = problem.weight_bytes(machine) * problem.channels
+    if not machine.prefetch_bytes or slab < lines or weights <= machine.slab_bytes:
         return 0
-    return min(
-        ceil_div(block * machine.dot, tiles), machine.prefetch_bytes // machine.element_bytes
-    )
+    if tiles < 2:
+        return block if weights > machine.second_cache else 0
+    return min(ceil_div(block, tiles), machine.prefetch_bytes // machine.element_bytes)
 
 
 def _sizes(extent: int, step: int) -> list[tuple[int, int]]:
