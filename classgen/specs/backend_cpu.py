@@ -90,10 +90,10 @@ Op(
 )
 Op(
     "CpuDepthwiseConv",
-    "A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; "
-    "outside is what lies outside the image.",
+    "A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab "
+    "lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image.",
     inputs=["input", "filter", "bias"],
-    attrs=[*_CONV, integer("outside"), integer("tile_pixels")],
+    attrs=[*_CONV, integer("outside"), integer("tile_pixels"), integer("slab"), integer("vectors")],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],

@@ -4,15 +4,15 @@
 #include "libjit.h"
 #include "product.h"
 
-/// What a depthwise convolution does to each line of an image; constants but for the pointers.
+/// What a depthwise convolution does to each line of an image; constants but for the pointers and `taps`.
 typedef struct {
   const void *filter, *bias;
   dim_t channels, line, step;  ///< input: channels of a pixel, elements of a row, and of a pixel
-  dim_t width;                 ///< of the input
-  dim_t kernel_h, kernel_w, stride_w, dilation_h, dilation_w;
+  dim_t height, width;         ///< of the input
+  dim_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, top;
   range_t taps;                ///< the rows of the kernel that lie inside the image
   int32_t outside;             ///< what lies outside; of floats, zero
-  dim_t row;                   ///< the first of the result's pixels
+  dim_t out_width, image_row;  ///< pixels of a line of the result, and before its image
   epilogue_t epilogue;
   const void *env;
 } depthwise_t;
@@ -171,66 +171,80 @@ INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel
   UNROLL for (dim_t p = 0; p < pixels; p++) *(V *)(sums + p * W) = sum[p];
 }
 
-/// `pixels` pixels from `first` of the line on, all channels.
-INLINE void OF(depthwise_pixels)(const T *input, dim_t col, dim_t first, const depthwise_t *d, dim_t pixels) {
+/// A tile of `pixels` pixels of each line from `y` to before `last_y` of the result, for the channels from `from` to
+/// before `to`. `input` is where the window of its first pixel begins in the first row of the image.
+INLINE void OF(depthwise_column)(const T *input, dim_t col, dim_t pixel, depthwise_t d, dim_t y, dim_t last_y, dim_t from,
+                                 dim_t to, dim_t pixels) {
   S sums[MAX_DEPTHWISE_PIXELS * W] ALIGNED;
-  dim_t channel = 0, rest = d->channels % W;
-  for (; channel + W <= d->channels; channel += W) {
-    OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, W);
-    d->epilogue(d->env, sums, W, d->row + first, channel, pixels, W);
-  }
-  if (rest) {
-    OF(depthwise_tile)(sums, input + channel, col, channel, d, pixels, rest);
-    d->epilogue(d->env, sums, W, d->row + first, channel, pixels, rest);
+  dim_t rest = d.channels % W, whole = to - (to == d.channels ? rest : 0);
+  for (; y < last_y; y++) {
+    dim_t top = y * d.stride_h - d.top, row = d.image_row + y * d.out_width + pixel;
+    const T *window = input + top * d.line;
+    d.taps = rows_inside(top, d.height, d.kernel_h, d.dilation_h);
+    for (dim_t channel = from; channel < whole; channel += W) {
+      OF(depthwise_tile)(sums, window + channel, col, channel, &d, pixels, W);
+      d.epilogue(d.env, sums, W, row, channel, pixels, W);
+    }
+    if (rest && to == d.channels) {
+      OF(depthwise_tile)(sums, window + whole, col, whole, &d, pixels, rest);
+      d.epilogue(d.env, sums, W, row, whole, pixels, rest);
+    }
   }
 }
 
-/// One filter per channel, laid out [KH][KW][C]. A unit is a line of an image. The tiles at the left and the right
-/// edge leave out what lies outside; those between are code of their own, which never asks.
+/// One filter per channel, laid out [KH][KW][C]. A unit is a slab of lines of an image times a block of channels; it goes
+/// down a tile's width of all its lines before the next, so that the rows that their windows share stay in the first
+/// cache. The tiles at the left and the right edge leave out what lies outside; those between are code of their own,
+/// which never asks.
 KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *filter, const S *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
                                           const ints_t *filter_shape, const ints_t *bias_shape,
                                           const ints_t *result_strides, const ints_t *input_strides,
                                           const ints_t *kernels, const ints_t *strides, const ints_t *pads,
-                                          const ints_t *dilation, dim_t outside, dim_t tile_pixels,
-                                          dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
+                                          const ints_t *dilation, dim_t outside, dim_t tile_pixels, dim_t slab,
+                                          dim_t vectors, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
                                           epilogue_t epilogue, const void *env) {
-  dim_t height = result_shape->at[1], width = result_shape->at[2], rows = input_shape->at[1];
-  dim_t cols = input_shape->at[2], line = input_strides->at[1], step = input_strides->at[2];
+  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = input_shape->at[3];
+  dim_t cols = input_shape->at[2], step = input_strides->at[2];
+  dim_t block = vectors * W, slabs = ceil_div(height, slab), blocks = ceil_div(channels, block);
   dim_t tiles_of_row = ceil_div(width, tile_pixels), last = (tiles_of_row - 1) * tile_pixels;
   dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
   dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
   // Only where no other tile than the first and the last reaches over an edge, those between need not look.
   bool inside = col_step >= left && (tiles_of_row - 2) * col_step - left + span < cols;
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
-    dim_t n = unit / height, y = unit % height * strides->at[0] - pads->at[0];
-    range_t taps = rows_inside(y, rows, kernels->at[0], dilation->at[0]);
+    dim_t n = unit / (slabs * blocks), y = unit / blocks % slabs * slab, last_y = min_dim(y + slab, height);
+    dim_t from = unit % blocks * block, to = min_dim(from + block, channels);
     depthwise_t d = {.filter = filter,
                      .bias = bias,
-                     .channels = input_shape->at[3],
-                     .line = line,
+                     .channels = channels,
+                     .line = input_strides->at[1],
                      .step = step,
+                     .height = input_shape->at[1],
                      .width = cols,
                      .kernel_h = kernels->at[0],
                      .kernel_w = kernels->at[1],
+                     .stride_h = strides->at[0],
                      .stride_w = strides->at[1],
                      .dilation_h = dilation->at[0],
                      .dilation_w = dilation->at[1],
-                     .taps = taps,
+                     .top = pads->at[0],
                      .outside = (int32_t)outside,
-                     .row = unit * width,
+                     .out_width = width,
+                     .image_row = n * height * width,
                      .epilogue = epilogue,
                      .env = env};
-    const T *row = input + n * input_strides->at[0] + y * line - left * step;
-    OF(depthwise_pixels)(row, -left, 0, &d, min_dim(tile_pixels, width));
+    const T *image = input + n * input_strides->at[0] - left * step;
+    OF(depthwise_column)(image, -left, 0, d, y, last_y, from, to, min_dim(tile_pixels, width));
     d.width = inside ? DIM_MAX : cols;
     for (dim_t t = 1; t + 1 < tiles_of_row; t++) {
       dim_t col = inside ? 0 : t * col_step - left;
-      OF(depthwise_pixels)(row + t * col_step * step, col, t * tile_pixels, &d, tile_pixels);
+      OF(depthwise_column)(image + t * col_step * step, col, t * tile_pixels, d, y, last_y, from, to, tile_pixels);
     }
     d.width = cols;
     if (tiles_of_row > 1)
-      OF(depthwise_pixels)(row + last * strides->at[1] * step, last * strides->at[1] - left, last, &d, width - last);
+      OF(depthwise_column)(image + last * strides->at[1] * step, last * strides->at[1] - left, last, d, y, last_y, from,
+                           to, width - last);
   }
 }
 

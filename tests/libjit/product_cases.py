@@ -441,14 +441,19 @@ def _cpu_depthwise_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 
 def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Iterator[Case]:
-    """With every number of pixels that tile.h allows."""
+    """With every number of pixels that tile.h allows, and units of several sizes."""
     packed = np.zeros((*conv.kernels, conv.channels), weights.dtype)
     for channel in range(conv.channels):
         packed[:, :, channel] = weights[channel, :, :, 0]
     operands = {"input": x, "filter": packed, "bias": bias}
     result = convolve(conv, x, weights, bias, _outside(x))
     for pixels in range(1, 9):
-        attrs: dict[str, Attr] = {**conv.attrs, "outside": _outside(x), "tile_pixels": pixels}
+        unit: dict[str, Attr] = {
+            "tile_pixels": pixels,
+            "slab": 1 + pixels % 5,
+            "vectors": 1 + pixels % 3,
+        }
+        attrs: dict[str, Attr] = {**conv.attrs, "outside": _outside(x), **unit}
         yield Case(operands, {"result": result}, attrs)
 
 

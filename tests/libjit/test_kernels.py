@@ -239,10 +239,12 @@ FAULTS = {
         "norm.c", "(last, shift), rest", "(*(const V *)(input + n - W), shift), rest", "softmax", "in place",
     ),
     "is wrong about where a tile lies": Fault(
-        "conv.c", ".row = unit * width,", ".row = unit * width + 1,", "cpu_depthwise_conv", "of the epilogue"
+        "conv.c", ".image_row = n * height * width,", ".image_row = n * height * width + 1,",
+        "cpu_depthwise_conv", "of the epilogue",
     ),
     "asks who computes a unit": Fault(
-        "conv.c", "y = unit % height", "y = (unit - first_unit) % height", "cpu_depthwise_conv", "in parts"
+        "conv.c", "unit / blocks % slabs * slab", "(unit - first_unit) / blocks % slabs * slab",
+        "cpu_depthwise_conv", "in parts",
     ),
     "calls an inner loop that nobody wrote": Fault(
         "conv.c", ".left = pads->at[1],", ".left = pads->at[3],", "cpu_conv", "SIGSEGV"

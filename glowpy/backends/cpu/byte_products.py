@@ -210,10 +210,11 @@ class ByteProducts:
             filter = weights.constant(
                 f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
             )
-            ways = depthwise_ways(type.likely, prod(taps), machine)
+            ways = depthwise_ways(type.likely, taps, images.strides, images.dilation, machine)
+            choice = self.chooser.choose(n, ways)
             return create_cpu_depthwise_conv(
                 f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
-                tile_pixels=self.chooser.choose(n, ways).pixels,
+                tile_pixels=choice.pixels, slab=choice.slab, vectors=choice.vectors,
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
         input = _padded(f, n, images.input, -depth % _WORD, group)

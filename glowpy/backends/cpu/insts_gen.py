@@ -172,7 +172,7 @@ class CpuConvInst(Instruction):
 
 @final
 class CpuDepthwiseConvInst(Instruction):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -194,6 +194,8 @@ class CpuDepthwiseConvInst(Instruction):
             AttrSpec("dilation", "ints"),
             AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("vectors", "int"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         quant=Quantized.RULE,
@@ -209,6 +211,8 @@ class CpuDepthwiseConvInst(Instruction):
     dilation = AttrField[tuple[int, ...]]()
     outside = AttrField[int]()
     tile_pixels = AttrField[int]()
+    slab = AttrField[int]()
+    vectors = AttrField[int]()
 
 
 @final

@@ -174,7 +174,7 @@ class CpuConvNode(Node):
 
 @final
 class CpuDepthwiseConvNode(Node):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -191,6 +191,8 @@ class CpuDepthwiseConvNode(Node):
             AttrSpec("dilation", "ints"),
             AttrSpec("outside", "int"),
             AttrSpec("tile_pixels", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("vectors", "int"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
@@ -207,6 +209,8 @@ class CpuDepthwiseConvNode(Node):
     dilation = AttrField[tuple[int, ...]]()
     outside = AttrField[int]()
     tile_pixels = AttrField[int]()
+    slab = AttrField[int]()
+    vectors = AttrField[int]()
 
 
 @final
@@ -733,9 +737,11 @@ def create_cpu_depthwise_conv(
     dilation: tuple[int, ...],
     outside: int,
     tile_pixels: int,
+    slab: int,
+    vectors: int,
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. filter is [KH, KW, C]; outside is what lies outside the image."""
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
@@ -743,6 +749,8 @@ def create_cpu_depthwise_conv(
         "dilation": tuple(dilation),
         "outside": outside,
         "tile_pixels": tile_pixels,
+        "slab": slab,
+        "vectors": vectors,
     }
     return f.create(
         CpuDepthwiseConvNode,

@@ -148,6 +148,8 @@ def _depthwise(n: CpuDepthwiseConvNode | CpuDepthwiseConvInst) -> Iterator[str]:
     yield from _outside(n)
     if not 1 <= n.tile_pixels <= MAX_DEPTHWISE_PIXELS:
         yield f"expected tile_pixels from 1 to {MAX_DEPTHWISE_PIXELS}, got {n.tile_pixels}"
+    if n.slab < 1 or n.vectors < 1:
+        yield f"expected at least 1 line and 1 vector in a unit, got {n.slab} and {n.vectors}"
 
 
 @verify(CpuPlainConvNode)

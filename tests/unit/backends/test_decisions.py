@@ -64,7 +64,10 @@ def test_what_was_decided_is_explained(stages: Compilation) -> None:
     assert re.search(
         r"^  \*  \d+x\d+ .* \+0\.0 %  (multiplications|loads|latency|instructions)$", conv, re.M
     )
-    assert deep.startswith("%deep = cpu_depthwise_conv: width 9\n")
+    assert re.match(
+        r"%deep = cpu_depthwise_conv: height \d+, width 9, channels \d+\n  tile_pixels=\d, slab=\d+, vectors=\d+\n",
+        deep,
+    )
     assert product.startswith("%product = cpu_matmul: height 1, width 9, channels 40,")
     assert "overridden" not in text
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from glowpy.backends.cpu.strategy import product
-from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, choose_pixels
+from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     MAX_PIXELS,
@@ -321,11 +321,28 @@ def test_tiles_are_bounded_as_libjit_says() -> None:
 def test_depthwise_tiles_of_a_row_are_about_equal(machine: Machine) -> None:
     """A sum for each pixel, weights, an input and a product fit into the registers."""
     for width in range(150):
-        pixels = choose_pixels(width, machine)
+        shape = (1, 5, width, 3)
+        pixels = depthwise_decision(shape, (3, 3), (1, 1), (1, 1), machine).pixels
         assert 1 <= pixels <= MAX_DEPTHWISE_PIXELS
         assert pixels + 3 <= machine.vector_registers
         tiles = -(-width // pixels)
         assert tiles * pixels - width < max(tiles, 1), "one pixel less would do"
+
+
+@on_every_machine
+def test_rows_under_a_depthwise_tile_stay_in_the_first_cache(machine: Machine) -> None:
+    """And there are units for threads, of lines that are not few."""
+    for height, channels, stride in ((28, 32, 2), (20, 48, 1), (14, 96, 1), (7, 120, 1)):
+        shape = (1, height, height, channels)
+        chosen = depthwise_decision(shape, (3, 3), (stride, stride), (1, 1), machine)
+        cols = (chosen.pixels - 1) * stride + 3
+        rows = 3 * cols * chosen.vectors * machine.lanes * machine.element_bytes
+        assert chosen.vectors == 1 or rows <= 1.25 * machine.first_cache
+        blocks = -(-channels // (chosen.vectors * machine.lanes))
+        assert chosen.slab >= 4
+        assert -(-height // chosen.slab) * blocks >= 8 or chosen.slab <= 7
+    far = depthwise_decision((1, 300, 300, 300), (3, 3), (1, 1), (1, 1), machine)
+    assert (far.slab, far.vectors) == (1, -(-300 // machine.lanes))
 
 
 def choices() -> Iterator[str]:

@@ -216,11 +216,13 @@ def test_loops_of_matrix_products_are_those_of_the_walk(
             check(inst, units, loops, lanes)
 
 
-def test_units_of_a_depthwise_convolution_are_lines() -> None:
-    shapes = (2, 5, 6, 7), (2, 5, 6, 7), (3, 3, 7), (7,)
+def test_units_of_a_depthwise_convolution_are_slabs_of_lines_and_vectors() -> None:
+    shapes = (2, 5, 6, 70), (2, 5, 6, 70), (3, 3, 70), (70,)
     attrs = {"kernels": (3, 3), "strides": (1, 1), "pads": (1,) * 4, "dilation": (1, 1)}
-    inst = CpuDepthwiseConvInst(values(*shapes), {**attrs, "tile_pixels": 3})
-    assert work_of(inst, 8) == Work(10, 8)
+    inst = CpuDepthwiseConvInst(
+        values(*shapes), {**attrs, "tile_pixels": 3, "slab": 2, "vectors": 4}
+    )
+    assert work_of(inst, 8) == Work(2 * 3 * 3, 8)
 
 
 def test_units_of_a_pool_are_rows_and_handed_out_together() -> None:

@@ -190,11 +190,12 @@ class PackProductsPass(RewritePass):
             )
             packed = f.create_transpose(n.name, filter, (1, 2, 0))
         machine = self.variant.machine_for(n.type.kind)
-        ways = depthwise_ways(n.type.likely, prod(n.kernels), machine)
+        ways = depthwise_ways(n.type.likely, n.kernels, n.strides, n.dilation, machine)
+        decision = self.chooser.choose(n, ways)
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
-            kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation,
-            outside=0, tile_pixels=self.chooser.choose(n, ways).pixels,
+            kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, outside=0,
+            tile_pixels=decision.pixels, slab=decision.slab, vectors=decision.vectors,
         )  # fmt: skip
 
     @rule

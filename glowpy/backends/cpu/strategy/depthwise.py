@@ -1,45 +1,109 @@
-"""How many pixels of a row a depthwise convolution computes at once."""
+"""How a depthwise convolution goes over an image: the pixels of a tile, the lines and channels of a unit.
+
+A unit goes down the width of a tile, line by line, through all of its channels, so that each row of the image is read
+once from the second cache, and then found in the first by the windows of the next lines. That takes few enough
+channels. An image that comes from further away is read in the order that it lies in, which processors fetch ahead:
+there a unit is a line. On a Zen 4 the one takes up to a quarter off small images, the other a tenth off large ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.support.symbolic import ceil_div
 
-__all__ = ["MAX_DEPTHWISE_PIXELS", "DepthwiseDecision", "choose_pixels", "depthwise_ways"]
+__all__ = ["MAX_DEPTHWISE_PIXELS", "DepthwiseDecision", "depthwise_decision", "depthwise_ways"]
 
 # The bound of libjit/include/tile.h.
 MAX_DEPTHWISE_PIXELS = 8
 
+_UNITS = 8
+"""Enough for threads to share, as long as slabs are not so low that most of what they read is another's as well."""
+
+_SLAB = 4
+"""At least so many lines are a slab, if there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseDecision:
-    """All that is free: the pixels of a tile; with what that is thought to cost, in cycles."""
+    """All that is free, with what it is thought to cost.
+
+    Attributes:
+        pixels: Of a tile.
+        slab: Lines of a unit.
+        vectors: Vectors of channels of a unit.
+        cycles: The model has a load for each tap and pixel, and knows no difference.
+    """
 
     pixels: int
+    slab: int
+    vectors: int
     cycles: float
 
 
 def depthwise_ways(
-    result: tuple[int, ...], taps: int, machine: Machine
+    result: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    machine: Machine,
 ) -> Iterator[DepthwiseDecision]:
     """The decision that is taken, then fewer pixels and more, as long as they fit into the registers.
 
-    A result is N, H, W, C. The model has a load for each tap and pixel, and knows no difference.
+    A result is N, H, W, C.
     """
-    images, height, width, channels = result
-    loads = images * height * width * ceil_div(channels, machine.lanes) * taps
-    best = choose_pixels(width, machine)
-    most = max(min(MAX_DEPTHWISE_PIXELS, machine.vector_registers - 3, width), 1)
-    others = (pixels for pixels in range(most, 1, -1) if pixels != best)
+    most = _most_pixels(machine)
+    best = _equal_parts(result[2], most)
+    others = (pixels for pixels in range(min(most, result[2]), 1, -1) if pixels != best)
     for pixels in (best, *others):
-        yield DepthwiseDecision(pixels, loads / machine.loads)
+        yield _with_pixels(pixels, result, kernels, strides, dilation, machine)
 
 
-def choose_pixels(width: int, machine: Machine) -> int:
-    """Up to eight, all tiles of a row about equal; a sum for each and the weights have to fit into the registers."""
-    most = max(min(MAX_DEPTHWISE_PIXELS, machine.vector_registers - 3), 1)
-    tiles = max(ceil_div(width, most), 1)
-    return max(ceil_div(width, tiles), 1)
+def depthwise_decision(
+    result: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    machine: Machine,
+) -> DepthwiseDecision:
+    """The decision that is taken: up to eight pixels, all tiles of a row about equal."""
+    return next(depthwise_ways(result, kernels, strides, dilation, machine))
+
+
+def _with_pixels(
+    pixels: int,
+    result: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    machine: Machine,
+) -> DepthwiseDecision:
+    images, height, width, channels = result
+    all_vectors = ceil_div(channels, machine.lanes)
+    cycles = images * height * width * all_vectors * prod(kernels) / machine.loads
+    image = prod(strides) * height * width * channels * machine.element_bytes
+    if image > machine.second_cache:
+        return DepthwiseDecision(pixels, 1, max(all_vectors, 1), cycles)
+    cols = (pixels - 1) * strides[1] + (kernels[1] - 1) * dilation[1] + 1
+    rows = (kernels[0] - 1) * dilation[0] + 1
+    # More than half of the first cache, which weights and results hardly need.
+    fitting = machine.first_cache * 5 // 4 // (cols * rows * machine.lanes * machine.element_bytes)
+    vectors = _equal_parts(all_vectors, max(fitting, 1))
+    others = max(images * ceil_div(all_vectors, vectors), 1)
+    slabs = min(ceil_div(_UNITS, others), max(height // _SLAB, 1))
+    slab = max(ceil_div(height, slabs), 1)
+    return DepthwiseDecision(pixels, slab, vectors, cycles)
+
+
+def _most_pixels(machine: Machine) -> int:
+    """A sum for each and the weights have to fit into the registers."""
+    return max(min(MAX_DEPTHWISE_PIXELS, machine.vector_registers - 3), 1)
+
+
+def _equal_parts(count: int, most: int) -> int:
+    """The size of parts that are about equal, and have at most so many."""
+    parts = max(ceil_div(count, most), 1)
+    return max(ceil_div(count, parts), 1)

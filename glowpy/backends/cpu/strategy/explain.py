@@ -15,7 +15,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuStrassenInst,
     CpuWinogradInst,
 )
-from glowpy.backends.cpu.strategy.depthwise import choose_pixels
+from glowpy.backends.cpu.strategy.depthwise import depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     Candidate,
@@ -91,7 +91,7 @@ class Explanation:
     Attributes:
         name: Of the instruction.
         mnemonic: Of the instruction.
-        problem: What is to be computed, in numbers; of a depthwise convolution, the pixels of a row.
+        problem: What is to be computed, in numbers.
         decision: The attributes that are free; those that depend on symbolic extents as texts.
         units: How many parts the work is cut into.
         loops: The inner loops: kind, pixels x vectors.
@@ -142,16 +142,18 @@ def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Ite
 
 
 def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
-    width = inst.result.type.likely[2]
+    shape = inst.result.type.likely
+    own = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine)
+    decided = {"tile_pixels": inst.tile_pixels, "slab": inst.slab, "vectors": inst.vectors}
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
-        {"width": width},
-        {"tile_pixels": inst.tile_pixels},
+        {"height": shape[1], "width": shape[2], "channels": shape[3]},
+        decided,
         highest(work_of(inst, machine.lanes).units),
         (),
         (),
-        inst.tile_pixels != choose_pixels(width, machine),
+        tuple(decided.values()) != (own.pixels, own.slab, own.vectors),
     )
 
 

@@ -304,7 +304,10 @@ def _standardize(inst: CpuStandardizeInst, lanes: int) -> Work:
 
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
-    return Work(product(inst.result.type.shape[:2]), lanes)
+    images, height, _, channels = inst.result.type.shape
+    return Work(
+        images * ceil_div(height, inst.slab) * ceil_div(channels, inst.vectors * lanes), lanes
+    )
 
 
 @_rules(CpuPlainConvInst, CpuPlainMatmulInst)
