@@ -125,9 +125,11 @@ def _suppression_cases(kind: ElemKind) -> Iterator[Case]:
         (1, 4, 200, 9, 0.5, 0.9, False),  # most blocks of scores have no candidate, or few
         (1, 1, 128, 9, 0.5, 2.0, False),
         (1, 0, 9, 9, 0.5, 0.0, False),
+        (1, 2, 300, 300, 0.9, 0.0, False),  # the best of many are chosen, then those of the rest
     ):
+        levels = 150 if number == 300 else 16
         boxes = rng.integers(0, 12, (images, number, 4)).astype(kind.dtype)
-        scores = (rng.integers(0, 16, (images, classes, number)) / 16).astype(kind.dtype)
+        scores = (rng.integers(0, levels, (images, classes, number)) / levels).astype(kind.dtype)
         attributes = {"center_point_box": 1} if centers else {}
         inputs = [np.array([limit]), np.array([overlap], np.float32)]
         if threshold == threshold:
