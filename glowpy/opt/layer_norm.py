@@ -111,10 +111,11 @@ def _standard(node: Node, numbers: NodeValue, divisor: NodeValue) -> LayerNorm |
     nodes: list[Node] = []
     value, epsilon = _reshaped(divisor, nodes), 0.0
     if isinstance(node, MulNode):
-        if not isinstance(value.node, ReciprocalNode):
+        inverted = _inverted(value.node)
+        if inverted is None or value.node is None:
             return None
         nodes.append(value.node)
-        value = _reshaped(value.node.input, nodes)
+        value = _reshaped(inverted, nodes)
     if not isinstance(value.node, SqrtNode):
         return None
     nodes.append(value.node)
@@ -140,6 +141,13 @@ def _standard(node: Node, numbers: NodeValue, divisor: NodeValue) -> LayerNorm |
             nodes += [apart, *own.nodes]
             numbers, centred = own.operand, True
     return LayerNorm(numbers, mean.axes, epsilon, centred, None, None, tuple(nodes))
+
+
+def _inverted(node: Node | None) -> NodeValue | None:
+    """What a node is the reciprocal of."""
+    if isinstance(node, ReciprocalNode):
+        return node.input
+    return node.rhs if isinstance(node, DivNode) and is_all(node.lhs, 1.0) else None
 
 
 @dataclass(frozen=True)

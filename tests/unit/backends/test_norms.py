@@ -87,6 +87,23 @@ def test_rows_are_normalized(
     np.testing.assert_allclose(packed(x)["y"], expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_reciprocal_may_be_a_quotient() -> None:
+    """As exporters write torch.rsqrt, in RMSNorm."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[3x64]"))
+    square = f.create_reduce_mean("square", f.create_mul("power", x, x), (1,))
+    root = f.create_sqrt("root", f.create_add("raised", square, _number(f, x.type, 1e-6)))
+    result = f.create_mul("y", x, f.create_div("inverse", _number(f, x.type, 1.0), root))
+    f.create_save("save", result, module.create_placeholder("z", x.type))
+    assert is_fused(module)
+    array = floats(3, 64)
+    expected = array / np.sqrt((array.astype(np.float64) ** 2).mean(1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(
+        glowpy.compile(module, "cpu")({"x": array})["z"], expected, rtol=1e-5
+    )
+
+
 def test_what_follows_is_its_epilogue() -> None:
     program = compilation(network("f32[7x96]", (1,)), "cpu").program
     (run,) = runs(program.ir)
