@@ -32,6 +32,7 @@ from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
+from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
@@ -149,6 +150,7 @@ class CpuBackend(Backend):
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
             WidenHalvesPass(self._computes),
+            MergeProductsPass(small),
             FuseAttentionPass(variant, small=small),
             FuseNormPass(variant, small=small),
             *tuning,
