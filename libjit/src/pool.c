@@ -115,6 +115,13 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
          move_to(&(WINDOW), POOL, (WINDOW).place[2] + 1))
 
 /// Vectors of channels that are reduced at once, in registers.
+
+
+
+
+
+
+
 #define POOL_VECTORS 4
 
 /// What a pool does with neighbouring channels, `VECTORS` vectors at a time: FIRST for a window without taps, COMBINE of
@@ -148,9 +155,73 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     return c;                                                                                                          \
   }
 
+/// Windows of a row that are computed at once where all of them lie inside the image along it.
+#define POOL_TILE 4
+
+/// The longest row of a window that is computed with its neighbours'.
+#define POOL_TAPS 8
+
+/// Whether that many windows from `place` on lie inside along an axis, and share elements.
+INLINE bool lie_inside(axis_t axis, dim_t place) {
+  dim_t from = place * axis.stride - axis.begin;
+  dim_t to = from + (POOL_TILE - 1) * axis.stride + (axis.kernel - 1) * axis.step;
+  bool overlap = axis.stride <= (axis.kernel - 1) * axis.step;
+  return overlap && axis.kernel <= POOL_TAPS && place + POOL_TILE <= axis.result && from >= 0 && to < axis.extent;
+}
+
+/// Whether a window's row has the element `col` as a tap, counted from its first one.
+INLINE bool has_tap(axis_t axis, dim_t col) {
+  return col >= 0 && col % axis.step == 0 && col / axis.step < axis.kernel;
+}
+
+/// POOL_TILE neighbouring windows, as POOL_VECTORS_OF has one: elements that they share are loaded once. With CHECKED,
+/// COMBINE may be wrong about NaN: then a vector that meets one, or an infinity, is computed again.
+#define POOL_TILES_OF(NAME, SUFFIX, T, V, X, VX, FIRST, COMBINE, FINISH, CHECKED)                                      \
+  INLINE void NAME##_tile_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of, window_t window,  \
+                                   dim_t divisor) {                                                                    \
+    axis_t axis = pool.axes[2];                                                                                        \
+    dim_t step = out_of.pixels[2], next = POOL_TILE * axis.stride;                                                     \
+    V sums[POOL_TILE], odd = {};                                                                                       \
+    UNROLL for (dim_t p = 0; p < POOL_TILE; p++) sums[p] = (FIRST) - (V){};                                            \
+    for (dim_t d = 0; d < window.ranges[0].taps; d++) {                                                                \
+      for (dim_t h = 0; h < window.ranges[1].taps; h++) {                                                              \
+        const X *row = image + first_tap(pool, out_of, window, d, h);                                                  \
+        UNROLL for (dim_t col = 0; col <= next - axis.stride + (axis.kernel - 1) * axis.step; col++) {                 \
+          V x = __builtin_convertvector(*(const VX *)(row + col * step), V);                                           \
+          bool shared = false;                                                                                         \
+          UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                               \
+            if (!has_tap(axis, col - p * axis.stride)) continue;                                                       \
+            V best = sums[p];                                                                                          \
+            sums[p] = COMBINE;                                                                                         \
+            shared = true;                                                                                             \
+          }                                                                                                            \
+          if (CHECKED && shared) odd += x * 0;                                                                         \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+    bool again = CHECKED && __builtin_reduce_or(odd != odd);                                                           \
+    UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                                     \
+      V best = sums[p];                                                                                                \
+      *(V *)(to + p * into.pixels[2]) = FINISH;                                                                        \
+    }                                                                                                                  \
+    for (dim_t p = 0; again && p < POOL_TILE; p++, move_to(&window, pool, window.place[2] + 1))                        \
+      NAME##_vectors_##SUFFIX(to + p * into.pixels[2], image, pool, out_of, window, 1, divisor);                       \
+  }                                                                                                                    \
+                                                                                                                       \
+  /* All channels of such windows, if that is how they may be computed; how many windows these are. */                 \
+  INLINE dim_t NAME##_tiles_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
+                                     window_t window, dim_t divisor) {                                                 \
+    bool whole = into.channel == 1 && out_of.channel == 1 && pool.channels % LANES_OF(T) == 0;                         \
+    if (libjit_small || !whole || !lie_inside(pool.axes[2], window.place[2])) return 0;                                \
+    for (dim_t c = 0; c < pool.channels; c += LANES_OF(T))                                                             \
+      NAME##_tile_##SUFFIX(to + c, image + c, pool, into, out_of, window, divisor);                                    \
+    return POOL_TILE;                                                                                                  \
+  }
+
 /// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
 #define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
   POOL_VECTORS_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, LOWEST, ((x > best) | (x != x)) ? x : best, best)    \
+  POOL_TILES_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, LOWEST, x > best ? x : best, best, (T)0.5 != 0)        \
                                                                                                                        \
   INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) {      \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
@@ -178,6 +249,11 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
         to[c * into.channel] = best;                                                                                   \
       }                                                                                                                \
       if (libjit_small) continue;                                                                                      \
+      dim_t windows = max_pool_tiles_##SUFFIX(to, image, pool, into, out_of, window, 1);                               \
+      if (windows) {                                                                                                   \
+        window.place[2] += windows - 1;                                                                                \
+        continue;                                                                                                      \
+      }                                                                                                                \
       dim_t done = max_pool_whole_##SUFFIX(to, image, pool, into, out_of, window, 1), rest = pool.channels - done;     \
       to += done * into.channel, image += done * out_of.channel;                                                       \
       for (dim_t c = 0; c < rest; c++) to[c * into.channel] = LOWEST;                                                  \
@@ -248,6 +324,7 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 /// taps lie in the image, or in its pads as well.
 #define SUM_ROWS(NAME, SUFFIX, T, V, X, VX, FINISH)                                                                    \
   POOL_VECTORS_OF(NAME, SUFFIX, T, V, X, VX, 0, best + x, FINISH)                                                      \
+  POOL_TILES_OF(NAME, SUFFIX, T, V, X, VX, 0, best + x, FINISH, false)                                                 \
                                                                                                                        \
   INLINE void NAME##_accumulate_##SUFFIX(T *restrict result, const X *restrict input, dim_t channels, dim_t to,        \
                                          dim_t from) {                                                                 \
@@ -269,6 +346,11 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
         to[c * into.channel] = FINISH;                                                                                 \
       }                                                                                                                \
       if (libjit_small) continue;                                                                                      \
+      dim_t windows = NAME##_tiles_##SUFFIX(to, image, pool, into, out_of, window, divisor);                           \
+      if (windows) {                                                                                                   \
+        window.place[2] += windows - 1;                                                                                \
+        continue;                                                                                                      \
+      }                                                                                                                \
       dim_t done = NAME##_whole_##SUFFIX(to, image, pool, into, out_of, window, divisor);                              \
       dim_t rest = pool.channels - done;                                                                               \
       to += done * into.channel, image += done * out_of.channel;                                                       \
