@@ -66,6 +66,10 @@ class State:
     def __init__(self, ports: Sequence[StatePort]) -> None:
         self.ports = tuple(ports)
         self._ports = {port.name: port for port in self.ports}
+        self._alike: dict[tuple[Shape, Shape], list[str]] = {}
+        """The names of variables that are declared alike, as caches of layers are."""
+        for port in self.ports:
+            self._alike.setdefault((port.type.shape, port.following.shape), []).append(port.name)
         self.reset()
 
     def reset(self) -> None:
@@ -108,16 +112,18 @@ class State:
 
     def known(self) -> Known:
         """What the variables say of the next run. Raises UserError where one is full."""
-        known: dict[tuple[Shape, tuple[int, ...]], str] = {}
-        for port in self.ports:
-            shape = self._shapes[port.name]
-            pairs = zip(port.type.shape, shape, strict=True)
-            stated = [(dim, size) for dim, size in pairs if size is not None]
-            key = tuple(dim for dim, _ in stated), tuple(size for _, size in stated)
-            if key not in known:  # layers have caches alike
-                self._check_room(port, shape)
-                known[key] = port.name
-        return tuple((name, *key) for key, name in known.items())
+        known: list[tuple[str, Shape, tuple[int, ...]]] = []
+        for (declared, _), names in self._alike.items():
+            firsts: dict[tuple[int | None, ...], str] = {}
+            for name in names:
+                firsts.setdefault(self._shapes[name], name)
+            for shape, name in firsts.items():
+                self._check_room(self._ports[name], shape)
+                pairs = zip(declared, shape, strict=True)
+                stated = [(dim, size) for dim, size in pairs if size is not None]
+                dims, sizes = tuple(dim for dim, _ in stated), tuple(size for _, size in stated)
+                known.append((name, dims, sizes))
+        return tuple(known)
 
     @staticmethod
     def _check_room(port: StatePort, shape: Sequence[int | None]) -> None:
@@ -131,8 +137,8 @@ class State:
 
     def advance(self, extents: Extents) -> None:
         """Notes that a run with these extents has left its variables."""
-        for port in self.ports:
-            self._shapes[port.name] = shape_at(port.following.shape, extents)
+        for (_, following), names in self._alike.items():
+            self._shapes |= dict.fromkeys(names, shape_at(following, extents))
 
     def moved_to(self, ports: Sequence[StatePort]) -> State:
         """The same contents for another compilation of the network, in the same memory where that is alike."""
