@@ -93,12 +93,17 @@ INLINE void collect_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size, di
   }
 }
 
-/// A vector of channels of one patch. The rows and columns of it that lie inside the image are those of `rows` and `cols`.
+/// A vector of channels of one patch. The rows and columns of it that lie inside the image are those of `rows` and `cols`. Of the
+/// patch at `ahead` what this one does not have, its last columns, is fetched into the second-level cache meanwhile: pixels
+/// are far apart in memory, and a processor does not see by itself which come next. Nothing is, where it is NULL.
 INLINE void spread_patch(float *to, const float *from, const winograd_t *w, range_t rows, range_t cols, bool inside,
-                         dim_t high, dim_t wide) {
+                         dim_t high, dim_t wide, dim_t step_w, const float *ahead) {
   vf lines[MAX_PATCH][MAX_PATCH] ALIGNED;
   ROLLED for (dim_t x = 0; x < wide; x++) {
     vf column[MAX_PATCH], points[MAX_PATCH];
+    if (ahead && x >= wide - step_w) {
+      UNROLL for (dim_t y = 0; y < high; y++) __builtin_prefetch(ahead + y * w->row_step + x * w->pixel_step, 0, 2);
+    }
     bool in_col = inside || (x >= cols.first && x < cols.last);
     UNROLL for (dim_t y = 0; y < high; y++) {
       bool here = inside || (in_col && y >= rows.first && y < rows.last);
@@ -111,14 +116,6 @@ INLINE void spread_patch(float *to, const float *from, const winograd_t *w, rang
     vf points[MAX_PATCH];
     spread_line(points, lines[y], wide);
     UNROLL for (dim_t x = 0; x < wide; x++) *(vf *)(to + (y * wide + x) * w->spread_step) = points[x];
-  }
-}
-
-/// Fetches into the second-level cache what the patch at `next` does not share with the one to its left. Pixels are far apart
-/// in memory, and a processor does not see by itself which come next.
-INLINE void fetch_patch(const float *next, const winograd_t *w, dim_t high, dim_t wide, dim_t step_w) {
-  ROLLED for (dim_t x = wide - step_w; x < wide; x++) {
-    UNROLL for (dim_t y = 0; y < high; y++) __builtin_prefetch(next + y * w->row_step + x * w->pixel_step, 0, 2);
   }
 }
 
@@ -135,9 +132,9 @@ KERNEL void libjit_winograd_spread_f32(float *to, const float *image, const wino
     // The last vector ends with the last channel: it may spread some a second time.
     for (dim_t next = 0; next < w->depth; next += LANES) {
       dim_t channel = min_dim(next, w->depth - LANES);
-      if (LANES > 1 && next % LINE == 0) fetch_patch(ahead + channel, w, high, wide, step_w);
-      if (inside) spread_patch(to + channel, from + channel, w, rows, cols, true, high, wide);
-      else spread_patch(to + channel, from + channel, w, rows, cols, false, high, wide);
+      const float *fetched = LANES > 1 && next % LINE == 0 ? ahead + channel : NULL;
+      if (inside) spread_patch(to + channel, from + channel, w, rows, cols, true, high, wide, step_w, fetched);
+      else spread_patch(to + channel, from + channel, w, rows, cols, false, high, wide, step_w, fetched);
     }
   }
 }
@@ -165,7 +162,42 @@ KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const flo
   }
 }
 
-/// A convolution with neither strides nor dilation. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a
+/// Where the epilogue stores the pixels of a slab, in pieces: of each of some neighbours a line of the cache. Where a slab is in
+/// several rows of patches, all pixels of these are one row.
+typedef struct {
+  const float *first;
+  dim_t rows, of_row, lines;              ///< rows of pixels, pieces of a row, lines of a pixel
+  dim_t row_step, piece_step, pixel_step; ///< floats from one to the next
+} pieces_t;
+
+/// Those of the patches [first, last], where `image` is the first channel of a block that an image of the result has.
+INLINE pieces_t pieces_of_slab(const float *image, const ints_t *shape, dim_t patch_cols, dim_t step_h, dim_t step_w,
+                               dim_t first, dim_t last, dim_t vectors, dim_t of_piece) {
+  dim_t height = shape->at[1], width = shape->at[2], step = shape->at[3], row = first / patch_cols * step_h;
+  dim_t rows = min_dim(last / patch_cols * step_h + step_h, height) - row;
+  bool one_row = first / patch_cols == last / patch_cols;
+  dim_t left = one_row ? first % patch_cols * step_w : 0;
+  dim_t pixels = one_row ? min_dim((last - first + 1) * step_w, width - left) : rows * width;
+  return (pieces_t){.first = image + (row * width + left) * step,
+                    .rows = one_row ? rows : 1,
+                    .of_row = ceil_div(pixels, of_piece),
+                    .lines = ceil_div(vectors * LANES, LINE),
+                    .row_step = width * step,
+                    .piece_step = of_piece * step,
+                    .pixel_step = step};
+}
+
+/// Lets a tile fetch a piece; false if there are not so many.
+INLINE bool fetch_piece(reach_t *reach, const pieces_t *p, dim_t index) {
+  if (index >= p->rows * p->of_row * p->lines) return false;
+  dim_t place = index / p->lines, row = place / p->of_row, line = index % p->lines;
+  reach->ahead = p->first + row * p->row_step + place % p->of_row * p->piece_step + line * LINE;
+  reach->ahead_step = p->pixel_step;
+  return true;
+}
+
+/// A convolution with neither strides nor dilation. `result` is where the epilogue stores floats, if it is known: only to be
+/// fetched. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a
 /// group together. Each group is as an image of its own, whose channels lie among those of others.
 KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work,
                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape,
@@ -214,14 +246,22 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
         dim_t valid = min_dim(block, channels - b * block), vectors = ceil_div(valid, LANES);
         dim_t channel = member * channels + b * block;
         for (dim_t i = 0; i < block; i++) start[i] = i < valid ? bias[channel + i] : 0;
+        // A tile fetches something for later: a vector of each row of the weights of the next point, and the last ones what is
+        // about to be stored to.
+        pieces_t pieces = {0};
+        if (result)
+          pieces = pieces_of_slab(result + image * height * width * result_shape->at[3] + channel, result_shape,
+                                  patch_cols, step_h, step_w, first, first + count - 1, vectors, depth);
+        dim_t tiles_left = points * ceil_div(count, tile_pixels);
         for (dim_t point = 0; point < points; point++) {
           const float *weights = filter + ((member * all_blocks + b) * points + point) * depth * block;
           for (dim_t p = 0; p < count; p += tile_pixels) {
             dim_t pixels = min_dim(tile_pixels, count - p);
-            // The weights of the point after this one: each tile fetches a vector of every row.
             dim_t turn = p / tile_pixels;
-            reach.ahead = weights + depth * block + turn % tile_vectors * LANES;
-            reach.ahead_step = turn < tile_vectors ? block : 0;
+            if (!fetch_piece(&reach, &pieces, --tiles_left)) {
+              reach.ahead = weights + depth * block + turn % tile_vectors * LANES;
+              reach.ahead_step = turn < tile_vectors ? block : 0;
+            }
             tile_t tile = tiles->regular[pixels < tile_pixels][vectors < tile_vectors];
             tile(sums + point * w.sum_step + p * vectors * LANES, NO_BIAS, spread + point * w.spread_step + p * depth,
                  weights, &reach, pixels, vectors);
