@@ -6,8 +6,9 @@ use, in this run of the network or in the one before: its `distance`. So a weigh
 and the result of the run before from a cache.
 
 Winograd's algorithm is counted as what it is: a multiply-add at each point of its patches, also of those that reach
-over the edge of an image, which is its own waste; and what it writes before its products and reads after them, at the
-rate of the cache that holds a slab.
+over the edge of an image, which is its own waste; and the passes before and after its products, in which nothing is
+multiplied. They read the input and write points, read sums and write the result, all of it at the rate of the cache that
+holds a slab: what has to come from further away may come while products are computed, and counts with all other bytes.
 """
 
 from __future__ import annotations
@@ -131,12 +132,15 @@ _steps: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instructio
 
 @_steps(CpuWinogradInst)
 def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
-    """Points are written where patches are spread, and read where pixels are collected; both lie in a slab."""
+    """Patches are read and their points written, and what products give is read and their pixels are written."""
     size, depth = inst.input.type.kind.size, inst.input.type.extents[-1]
     points, channels = _all_points(inst) * size, inst.result.type.extents[-1]
     block = inst.filter.type.extents[-1]
     slab = prod(inst.patch) * inst.slab * (depth // inst.group + block) * size
-    return Move("write", points * depth, slab), Move("read", points * channels, slab)
+    pixels, results = (prod(value.type.extents) * size for value in (inst.input, inst.result))
+    passes: list[tuple[Access, int]] = [("read", pixels), ("write", points * depth)]
+    passes += [("read", points * channels), ("write", results)]
+    return tuple(Move(access, bytes, slab) for access, bytes in passes)
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,7 @@ class Effort:
         macs: Multiply-adds of the product.
         kind: What they multiply.
         moves: What it reads and writes in memory.
-        steps: What it writes and reads between its products and what comes before and after them.
+        steps: What it reads and writes before and after its products, while nothing is multiplied.
     """
 
     index: int

@@ -268,9 +268,14 @@ def test_its_own_multiplications_are_counted() -> None:
     (high, wide) = effort.instructions[0].attrs["patch"]
     patches = -(-56 // (high - 2)) * -(-56 // (wide - 2))
     assert effort.macs == 2 * patches * high * wide * 64 * 48
-    assert [move.access for move in effort.steps] == ["write", "read"]
+    assert [move.access for move in effort.steps] == ["read", "write", "read", "write"]
     assert [move.bytes for move in effort.steps] == [
-        2 * patches * high * wide * channels * 4 for channels in (64, 48)
+        2 * pixels * channels * 4
+        for channels, counts in (
+            (64, (56 * 56, patches * high * wide)),
+            (48, (patches * high * wide, 56 * 56)),
+        )
+        for pixels in counts
     ]
     rate = ((1 << 10, 1e9),)
     peaks = Peaks(1, 1e9, rate, rate)
