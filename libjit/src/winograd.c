@@ -94,8 +94,9 @@ INLINE void collect_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size, di
 }
 
 /// A vector of channels of one patch. The rows and columns of it that lie inside the image are those of `rows` and `cols`. Of the
-/// patch at `ahead` what this one does not have, its last columns, is fetched into the second-level cache meanwhile: pixels
-/// are far apart in memory, and a processor does not see by itself which come next. Nothing is, where it is NULL.
+/// patch at `ahead` what this one does not have, its last columns, is fetched into the second-level cache meanwhile, and so is
+/// where its points go: both are far apart in memory, and a processor does not see by itself which come next. Nothing is, where
+/// it is NULL.
 INLINE void spread_patch(float *to, const float *from, const winograd_t *w, range_t rows, range_t cols, bool inside,
                          dim_t high, dim_t wide, dim_t step_w, const float *ahead) {
   vf lines[MAX_PATCH][MAX_PATCH] ALIGNED;
@@ -115,7 +116,11 @@ INLINE void spread_patch(float *to, const float *from, const winograd_t *w, rang
   ROLLED for (dim_t y = 0; y < high; y++) {
     vf points[MAX_PATCH];
     spread_line(points, lines[y], wide);
-    UNROLL for (dim_t x = 0; x < wide; x++) *(vf *)(to + (y * wide + x) * w->spread_step) = points[x];
+    UNROLL for (dim_t x = 0; x < wide; x++) {
+      float *place = to + (y * wide + x) * w->spread_step;
+      if (ahead) __builtin_prefetch(place + w->depth_step, 0, 2);
+      *(vf *)place = points[x];
+    }
   }
 }
 
