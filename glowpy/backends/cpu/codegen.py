@@ -344,9 +344,9 @@ def _emit_kernel(
     loops = [tile_function(body, tile, kind) for tile in work.tiles]
     patches = [patch_function(body, function, kind) for function in work.patches]
     function, finished, environment = emit_epilogue(inst, following, context, body, work)
-    last = [inst, *following][-1].operands[0].value
-    if work.patches and last.type == inst.operands[0].value.type and last.is_contiguous:
-        arguments[0] = f"ptr {body.pointer(last)}"  # to be fetched before it is stored to
+    target = [inst, *following][-1].operands[0].value
+    if work.patches and target.type == inst.operands[0].value.type and target.is_contiguous:
+        arguments[0] = f"ptr {body.pointer(target)}"  # to be fetched before it is stored to
     tiles = module.pointers([*loops, finished, *patches])
     arguments += [f"ptr {tiles}", f"ptr {function}", f"ptr {environment}"]
     if module.has_debug_info or not any(work.tiles):

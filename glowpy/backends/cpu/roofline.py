@@ -7,8 +7,8 @@ and the result of the run before from a cache.
 
 Winograd's algorithm is counted as what it is: a multiply-add at each point of its patches, also of those that reach
 over the edge of an image, which is its own waste; and the passes before and after its products, in which nothing is
-multiplied. They read the input and write points, read sums and write the result, all of it at the rate of the cache that
-holds a slab: what has to come from further away may come while products are computed, and counts with all other bytes.
+multiplied. They read the input and write points, read sums and write the result, at the rate of the cache that holds
+a slab: what has to come from further away may come while products are computed, and counts with all other bytes.
 """
 
 from __future__ import annotations
