@@ -1,4 +1,4 @@
-"""Padding done by the window operator after it."""
+"""Padding done by the window operator after it, and by nobody where there is none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["MergePadPass"]
 class MergePadPass(RewritePass):
     """Adds a zero padding to the pads of the convolution or average pool after it.
 
-    Only spatial dimensions may be padded. An average pool must count its pads, or have none so
-    far; rounding its shape up must be off, since that depends on the pads.
+    Padding by nothing goes away. Only spatial dimensions may be padded. An average pool must count its
+    pads, or have none so far; rounding its shape up must be off, since that depends on the pads.
 
     Before:
         %x : f32[1x8x8x3]
@@ -40,6 +40,12 @@ class MergePadPass(RewritePass):
     """
 
     name: ClassVar[str] = "merge-pad"
+
+    @rule
+    def drop(self, f: Function, n: PadNode, why: Why) -> Replacement:
+        """The input of a padding by nothing."""
+        del f, why
+        return n.input if all(pad == 0 for pad in n.pads) else None
 
     @rule
     def merge(self, f: Function, n: ConvolutionNode | AvgPoolNode, why: Why) -> Replacement:
