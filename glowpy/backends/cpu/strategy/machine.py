@@ -26,7 +26,7 @@ class Machine:
         loads: Loads that start in a cycle.
         issue: Instructions of any kind that start in a cycle.
         latency: From a sum to the next one in the same register, with what is lost where nothing else is left to do.
-        tile_overhead: Cycles to set up and store a tile, beside one for each of its vectors.
+        tile_overhead: Cycles to set up and store a tile, beside those for its vectors.
         first_cache: Weights of a block that the first-level cache keeps from tile to tile.
         second_cache: The same of the second-level cache, input that is to stay as well counted.
         second_rate: Bytes a cycle from the second-level cache.
@@ -35,6 +35,8 @@ class Machine:
         prefetch_bytes: Bytes that one prefetch fetches; 0 where prefetching is pointless.
         part_of_line: Cycles for each pixel of a tile whose results, as large as elements of the input, end within a
             line of the cache: it is read and written again for the next channels.
+        hidden_stores: Vectors of a tile that are stored while the next one begins.
+        store_cycles: For each vector of a tile beyond these.
     """
 
     element_bytes: int
@@ -56,6 +58,8 @@ class Machine:
     slab_bytes: int
     prefetch_bytes: int
     part_of_line: float
+    hidden_stores: int = 0
+    store_cycles: float = 1.0
 
     @property
     def lane_bytes(self) -> int:

@@ -19,9 +19,10 @@ pixel, a tile of p pixels and v vectors takes the largest of
 Pixels that lie a multiple of 4096 bytes apart compete for the same few lines of the first-level cache, with the
 weights as well: from the ninth on each makes a step 3 % longer.
 
-Setting up and storing a tile costs a cycle for each of its vectors, and some more for the loops around it. Results of
-8-bit products are mostly as small as their input, so that a vector fills only part of a line of the cache: where the
-channels of a tile end within a line, each pixel takes `Machine.part_of_line` more. A tile that
+Setting up and storing a tile costs a cycle for each of its vectors, and some more for the loops around it; where a
+processor looks ahead so far that it stores small tiles in passing, `Machine.store_cycles` for each vector beyond.
+Results of 8-bit products are mostly as small as their input, so that a vector fills only part of a line of the cache:
+where the channels of a tile end within a line, each pixel takes `Machine.part_of_line` more. A tile that
 is *scattered* (it spans rows, or reaches over the edge of the image) looks up a pointer for each pixel and tap. The
 tiles at the end of a line and of the channels are smaller; they are counted as what they are, and each is code of
 its own, hence a small price on each.
@@ -374,7 +375,8 @@ def _tile_cycles(
     pixel_bytes = problem.pixel_step * machine.element_bytes
     crowded = max(_lines_in_one_set(pixels, pixel_bytes) - _LINES_IN_A_SET, 0)
     step *= 1 + _PRICE_OF_A_LINE * crowded
-    cycles = problem.steps(machine) * step + pixels * vectors + machine.tile_overhead
+    stores = max(pixels * vectors - machine.hidden_stores, 0)
+    cycles = problem.steps(machine) * step + machine.store_cycles * stores + machine.tile_overhead
     if vectors * machine.lanes * machine.element_bytes % _LINE_BYTES:
         cycles += machine.part_of_line * pixels
     if part.scattered:
