@@ -23,6 +23,9 @@ MAX_DEPTHWISE_PIXELS = 8
 _UNITS = 8
 """Enough for threads to share, as long as slabs are not so low that most of what they read is another's as well."""
 
+_TAPS = 9
+"""More of them hide what the second cache costs: 7x7x1152 channels by 5 x 5 took an eighth more downwards."""
+
 _SLAB = 4
 """At least so many lines are a slab, if there are."""
 
@@ -85,7 +88,7 @@ def _with_pixels(
     all_vectors = ceil_div(channels, machine.lanes)
     cycles = images * height * width * all_vectors * prod(kernels) / machine.loads
     image = prod(strides) * height * width * channels * machine.element_bytes
-    if image > machine.second_cache:
+    if image > machine.second_cache or prod(kernels) > _TAPS:
         return DepthwiseDecision(pixels, 1, max(all_vectors, 1), cycles)
     cols = (pixels - 1) * strides[1] + (kernels[1] - 1) * dilation[1] + 1
     rows = (kernels[0] - 1) * dilation[0] + 1
