@@ -42,14 +42,19 @@ typedef struct {
 } winograd_tiles_t;
 
 /// The points of a line of `size` pixels: the values of polynomials at 0, at pairs of numbers p and -p, which share their sums over
-/// even and over odd powers, and at infinity. Pairs are 1, 2, and of eight pixels 1/2. One pixel is itself.
+/// even and over odd powers, and at infinity. Pairs are 1, of six pixels also 2, and of eight 1/2. One pixel is itself.
 INLINE void spread_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size) {
   vf even[3], odd[3];
   if (size == 1) {
     to[0] = x[0];
     return;
   }
-  if (size == 6) {
+  if (size == 4) {
+    to[0] = x[0] - x[2];
+    even[0] = x[2];
+    odd[0] = x[1];
+    to[3] = x[3] - x[1];
+  } else if (size == 6) {
     to[0] = 4.0f * x[0] - 5.0f * x[2] + x[4];
     even[0] = x[4] - 4.0f * x[2];
     odd[0] = x[3] - 4.0f * x[1];
@@ -86,7 +91,7 @@ INLINE void collect_line(vf to[MAX_PATCH], const vf x[MAX_PATCH], dim_t size, di
   UNROLL for (dim_t i = 0; i < pixels; i++) {
     const vf *sums = i % 2 ? odd : even;
     float power = (float)(1 << i);
-    to[i] = sums[0] + power * sums[1];
+    to[i] = size == 4 ? sums[0] : sums[0] + power * sums[1];
     if (size == 8) to[i] += 1 / power * sums[2];
     if (i == 0) to[i] += x[0];
     if (i == pixels - 1) to[i] += x[size - 1];

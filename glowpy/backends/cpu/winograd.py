@@ -2,8 +2,8 @@
 
 The pixels x of a patch become `spread @ x @ spread.T`, a filter w becomes `filter @ w @ filter.T`, and their products p
 at all points become the pixels `collect @ p @ collect.T` of the result: see Lavin and Gray, "Fast Algorithms for
-Convolutional Neural Networks". The points are 0, infinity, 1, -1, 2 and -2, of a patch of eight pixels also 1/2 and
--1/2.
+Convolutional Neural Networks". The points are 0, infinity, 1 and -1, of a patch of six or eight pixels also 2 and -2,
+of one of eight 1/2 and -1/2.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ _MEASURED_OUTPUTS = 64
 # For each size of patch: its points but infinity, with factors for the filter. They are such that the matrix of patches
 # has whole numbers where it can.
 _POINTS = {
+    4: ((0, 1), (1, 1 / 2), (-1, 1 / 2)),
     6: ((0, 1 / 4), (1, -1 / 6), (-1, -1 / 6), (2, 1 / 24), (-2, 1 / 24)),
     8: (
         (0, 1),

@@ -29,7 +29,7 @@ __all__ = [
     "winograd_ways",
 ]
 
-PATCHES = (6, 8)
+PATCHES = (4, 6, 8)
 """Pixels of a patch along an axis with a kernel of more than one: those that libjit/src/winograd.c knows."""
 
 _CYCLES_PER_POINT = 3.0
