@@ -4,8 +4,9 @@
 ///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
 /// * The caller works too, and waits for nobody who has not begun.
 /// * Threads begin with the first task of several units.
-/// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes. Who waits
-///   without sleeping lets others have the processor, so that several teams on few processors lose nothing.
+/// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes: it is
+///   begun and ended by atomic counters alone. Who waits without sleeping lets others have the processor, so that several teams
+///   on few processors lose nothing.
 /// * They keep off the caller's processor: a scheduler may put a thread that wakes where its waker runs, to save power or to
 ///   keep a cache warm, and leave both there for milliseconds.
 /// * One task at a time: a caller who finds the workers busy, which is also what a task inside a task does, computes its units alone.
@@ -28,6 +29,9 @@ typedef struct {
   _Alignas(16) char bytes[128];
 } shared_t;
 
+/// Added to the number of workers inside a task.
+#define CLOSED (1 << 30)
+
 #define MUTEX(object) ((pthread_mutex_t *)(void *)&(object))
 #define CONDITION(object) ((pthread_cond_t *)(void *)&(object))
 
@@ -44,15 +48,18 @@ typedef struct {
 } member_t;
 
 typedef struct {
+  /// Only who sleeps, or wakes others, takes the mutex.
   shared_t mutex, woken, idle;
   /// The task.
   task_t run;
   void *pointers;
   dim_t grab;
-  /// How many tasks there have been, how many workers are inside the present one, and whether more may join.
+  /// How many tasks there have been, and how many workers are inside the present one. With CLOSED no more may join.
   _Alignas(64) unsigned tasks;
-  int active;
-  bool open, closing;
+  int inside;
+  /// How many workers sleep, whether the caller does, and whether threads are to end.
+  _Alignas(64) int asleep;
+  bool waiting, closing;
   /// Whether a caller has the workers.
   _Alignas(64) bool busy;
   pid_t process;
@@ -101,29 +108,52 @@ static void compute(workers_t *workers, int own) {
   }
 }
 
+/// Whether the task that is open, if one is, has one more worker.
+static bool join(workers_t *workers) {
+  int inside = __atomic_load_n(&workers->inside, __ATOMIC_RELAXED);
+  while (!(inside & CLOSED))
+    if (__atomic_compare_exchange_n(&workers->inside, &inside, inside + 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+      return true;
+  return false;
+}
+
+/// The caller says that it sleeps before it looks who is inside, a worker leaves before it looks who sleeps: one sees the other.
+static void leave(workers_t *workers) {
+  if (__atomic_sub_fetch(&workers->inside, 1, __ATOMIC_SEQ_CST) != CLOSED) return;
+  if (!__atomic_load_n(&workers->waiting, __ATOMIC_SEQ_CST)) return;
+  pthread_mutex_lock(MUTEX(workers->mutex));
+  pthread_cond_signal(CONDITION(workers->idle));
+  pthread_mutex_unlock(MUTEX(workers->mutex));
+}
+
+/// Sleeps until there is a task after the one `seen`. False where there will be none.
+static bool sleep_after(workers_t *workers, unsigned seen) {
+  pthread_mutex_lock(MUTEX(workers->mutex));
+  __atomic_add_fetch(&workers->asleep, 1, __ATOMIC_SEQ_CST);
+  while (!workers->closing && __atomic_load_n(&workers->tasks, __ATOMIC_SEQ_CST) == seen)
+    pthread_cond_wait(CONDITION(workers->woken), MUTEX(workers->mutex));
+  __atomic_sub_fetch(&workers->asleep, 1, __ATOMIC_SEQ_CST);
+  bool ends = workers->closing;
+  pthread_mutex_unlock(MUTEX(workers->mutex));
+  return !ends;
+}
+
 static void *worker(void *argument) {
   const member_t *member = argument;
   workers_t *workers = member->team;
   unsigned seen = 0;
-  pthread_mutex_lock(MUTEX(workers->mutex));
-  while (!workers->closing) {
-    if (!workers->open || workers->tasks == seen) {
-      pthread_cond_wait(CONDITION(workers->woken), MUTEX(workers->mutex));
-      continue;
-    }
-    seen = workers->tasks;
-    workers->active++;
-    pthread_mutex_unlock(MUTEX(workers->mutex));
-    compute(workers, member->number);
-    pthread_mutex_lock(MUTEX(workers->mutex));
-    __atomic_store_n(&workers->active, workers->active - 1, __ATOMIC_RELEASE);
-    if (workers->active == 0) pthread_cond_signal(CONDITION(workers->idle));
-    pthread_mutex_unlock(MUTEX(workers->mutex));
+  for (;;) {
     for (int i = 0; i < SPINS && __atomic_load_n(&workers->tasks, __ATOMIC_RELAXED) == seen; i++) await(i);
-    pthread_mutex_lock(MUTEX(workers->mutex));
+    unsigned tasks = __atomic_load_n(&workers->tasks, __ATOMIC_ACQUIRE);
+    if (tasks == seen) {
+      if (!sleep_after(workers, seen)) return NULL;
+    } else {
+      seen = tasks;
+      if (!join(workers)) continue;
+      compute(workers, member->number);
+      leave(workers);
+    }
   }
-  pthread_mutex_unlock(MUTEX(workers->mutex));
-  return NULL;
 }
 
 /// A team of so many threads, of which none has begun. NULL where there is no memory.
@@ -140,6 +170,7 @@ void *libjit_workers_create(int threads) {
   pthread_mutex_init(MUTEX(workers->mutex), NULL);
   pthread_cond_init(CONDITION(workers->woken), NULL);
   pthread_cond_init(CONDITION(workers->idle), NULL);
+  workers->inside = CLOSED;
   workers->process = getpid();
   workers->processor = -1;
   workers->members = members;
@@ -190,6 +221,22 @@ static void keep_off(workers_t *workers) {
 #endif
 }
 
+static void wake(workers_t *workers) {
+  pthread_mutex_lock(MUTEX(workers->mutex));
+  pthread_cond_broadcast(CONDITION(workers->woken));
+  pthread_mutex_unlock(MUTEX(workers->mutex));
+}
+
+/// Sleeps until no worker is inside the task.
+static void sleep_until_idle(workers_t *workers) {
+  pthread_mutex_lock(MUTEX(workers->mutex));
+  __atomic_store_n(&workers->waiting, true, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&workers->inside, __ATOMIC_SEQ_CST) != CLOSED)
+    pthread_cond_wait(CONDITION(workers->idle), MUTEX(workers->mutex));
+  __atomic_store_n(&workers->waiting, false, __ATOMIC_RELAXED);
+  pthread_mutex_unlock(MUTEX(workers->mutex));
+}
+
 /// Calls `run(pointers, first, last)` until each of the units 0 <= i < units was in one call, and returns when all have.
 void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
   workers_t *workers = handle;
@@ -199,7 +246,6 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
   }
   begin(workers);
   keep_off(workers);
-  pthread_mutex_lock(MUTEX(workers->mutex));
   workers->run = run;
   workers->pointers = pointers;
   workers->grab = max_dim(1, units / (workers->count * GRABS));
@@ -207,16 +253,14 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
     workers->shares[i].next = units * i / workers->count;
     workers->shares[i].end = units * (i + 1) / workers->count;
   }
-  workers->open = true;
-  __atomic_store_n(&workers->tasks, workers->tasks + 1, __ATOMIC_RELEASE);
-  pthread_cond_broadcast(CONDITION(workers->woken));
-  pthread_mutex_unlock(MUTEX(workers->mutex));
+  __atomic_store_n(&workers->inside, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&workers->tasks, workers->tasks + 1, __ATOMIC_SEQ_CST);
+  // A worker says that it sleeps before it looks for a task.
+  if (__atomic_load_n(&workers->asleep, __ATOMIC_SEQ_CST)) wake(workers);
   compute(workers, 0);
-  for (int i = 0; i < SPINS && __atomic_load_n(&workers->active, __ATOMIC_ACQUIRE); i++) await(i);
-  pthread_mutex_lock(MUTEX(workers->mutex));
-  workers->open = false;
-  while (workers->active) pthread_cond_wait(CONDITION(workers->idle), MUTEX(workers->mutex));
-  pthread_mutex_unlock(MUTEX(workers->mutex));
+  __atomic_or_fetch(&workers->inside, CLOSED, __ATOMIC_ACQ_REL);
+  for (int i = 0; i < SPINS && __atomic_load_n(&workers->inside, __ATOMIC_ACQUIRE) != CLOSED; i++) await(i);
+  if (__atomic_load_n(&workers->inside, __ATOMIC_ACQUIRE) != CLOSED) sleep_until_idle(workers);
   __atomic_store_n(&workers->busy, false, __ATOMIC_RELEASE);
 }
 #endif
