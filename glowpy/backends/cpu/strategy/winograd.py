@@ -16,7 +16,7 @@ from math import prod
 from typing import overload
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import WORTH_TRYING, Problem, cheapest
+from glowpy.backends.cpu.strategy.product import WORTH_TRYING, Candidate, Problem, candidates
 from glowpy.support.symbolic import Dim, ceil_div
 
 __all__ = [
@@ -42,6 +42,10 @@ _FROM_MEMORY = 0.6
 """Weights that no cache holds until the network is run again come at this part of `Machine.third_rate`."""
 _EXPOSED = 0.5
 """Of the time to read weights, what is not hidden by products."""
+_NEAR = 1.03
+"""Tiles that cost so many times as much as the cheapest are tried, for units that are more alike."""
+_SECOND = 0.25
+"""How much it counts that two threads are done at once, beside the time of one."""
 _UNITS = 8
 """So many are enough for threads to share; an even number of equal ones, where there can be."""
 _WORK = 4
@@ -163,27 +167,66 @@ def _decide(
     machine: Machine,
 ) -> WinogradDecision:
     """The best with one size of patch. A group is as an image of its own, but for its weights."""
-    images, height, width, channels = result[0] * group, *result[1:3], result[3] // group
-    points, patches = prod(patch), count_patches((height, width), patch, kernels)
-    tile = cheapest(Problem(1, patches, channels, 1, depth, depth), machine)
+    group_channels = result[3] // group
+    patches = count_patches(result[1:3], patch, kernels)
+    problem = Problem(1, patches, group_channels, 1, depth, depth, images=result[0] * group)
+    tiles = list(candidates(problem, machine))
+    limit = _NEAR * min(tile.cycles for tile in tiles)
+    ways = (
+        _with_slabs(problem, result, group, patch, machine, tile, slabs)
+        for tile in tiles
+        if tile.cycles <= limit
+        for slabs in _slab_counts(ceil_div(patches, tile.pixels))
+    )
+    return min(ways, key=lambda way: way[0])[1]
+
+
+def _slab_counts(tiles: int) -> Iterator[int]:
+    """How many slabs there may be: as many as leave each two tiles, down to one, each count about a third smaller."""
+    count = max(tiles // 2, 1)
+    while count:
+        yield count
+        count = min(ceil_div(2 * count, 3), count - 1)
+
+
+def _with_slabs(
+    problem: Problem,
+    result: tuple[int, ...],
+    group: int,
+    patch: tuple[int, ...],
+    machine: Machine,
+    tile: Candidate,
+    slabs_of_image: int,
+) -> tuple[float, WinogradDecision]:
+    """The decision for a tile and about so many slabs of an image, and how bad it is."""
+    points, patches, depth, images = prod(patch), problem.pixels, problem.depth, problem.images
+    tiles = ceil_div(patches, tile.pixels)
+    slab = min(ceil_div(tiles, slabs_of_image) * tile.pixels, patches)
     block = tile.vectors * machine.lanes
-    all_blocks = max(ceil_div(channels, block), 1)
-    slab = _slab(patches, points * (depth + block) * machine.element_bytes, tile.pixels, machine)
-    room = machine.element_bytes * points * slab * (depth + block)
-    ends = images * height * width * (depth + channels) * machine.element_bytes
-    units = _even(min(max(max(_WORK * machine.second_cache, ends) // room, 2), _UNITS))
+    all_blocks = max(ceil_div(problem.channels, block), 1)
+    work = machine.element_bytes * points * slab * (depth + block)
+    ends = machine.element_bytes * prod(result[:3]) * (depth * group + result[3])
+    most_work = max(_WORK * machine.second_cache, ends)
+    units = _even(min(max(most_work // work, 2), _UNITS))
     slabs = images * ceil_div(patches, slab)
     bands = _even(min(slabs, units))
     blocks = all_blocks if slabs > bands else _share(all_blocks, units // bands)
     weights = points * depth * all_blocks * block * machine.element_bytes
     again = slabs - group if weights > machine.second_cache else 0
-    reads = _EXPOSED * weights * (group / _FROM_MEMORY + again) / machine.third_rate
+    bytes = weights * (group / _FROM_MEMORY + again)
+    if work > machine.second_cache:
+        bytes += (
+            images * machine.element_bytes * points * patches * (depth + block) * (all_blocks + 1)
+        )
     vectors = ceil_div(depth, machine.lanes) + all_blocks * tile.vectors
     sums = patches * points * vectors * _CYCLES_PER_POINT
-    cycles = images * (sums + points * tile.cycles) + reads
-    return WinogradDecision(
+    cycles = images * (sums + points * tile.cycles) + _EXPOSED * bytes / machine.third_rate
+    later = _later(images * tiles, 1) if bands > 1 else _later(all_blocks, blocks)
+    share = later / (images * tiles if bands > 1 else all_blocks)
+    decision = WinogradDecision(
         (patch[0], patch[1]), tile.pixels, tile.vectors, slab, bands, blocks, cycles
     )
+    return cycles * (1 - _SECOND + 2 * _SECOND * share) * max(work / most_work, 1), decision
 
 
 def _even(count: int) -> int:
@@ -196,19 +239,12 @@ def _share(count: int, most: int) -> int:
 
     Of shares that are as good it is the smallest, for more threads.
     """
-
-    def longest(share: int) -> int:
-        times = [0, 0]
-        for first in range(0, count, share):
-            times[times.index(min(times))] += min(share, count - first)
-        return max(times)
-
-    return min(range(ceil_div(count, most), count + 1), key=longest)
+    return min(range(ceil_div(count, most), count + 1), key=lambda share: _later(count, share))
 
 
-def _slab(patches: int, patch_bytes: int, pixels: int, machine: Machine) -> int:
-    """As many patches as stay in the second-level cache, in whole tiles; two tiles at least, all slabs about equal."""
-    most = max(machine.second_cache // patch_bytes // pixels, 2)
-    tiles = ceil_div(patches, pixels)
-    slabs = ceil_div(tiles, most)
-    return min(ceil_div(tiles, slabs) * pixels, patches)
+def _later(count: int, share: int) -> int:
+    """How much the later of two threads computes of `count` parts that are taken `share` at a time."""
+    times = [0, 0]
+    for first in range(0, count, share):
+        times[times.index(min(times))] += min(share, count - first)
+    return max(times)
