@@ -8,6 +8,7 @@
 /// A unit computes some *items*, each of them `rows` queries of one head. Each unit has scratch memory of its own.
 #include "dot.h"
 #include "kernels_gen.h"
+#include "lanes.h"
 #include "libjit.h"
 #include "math.h"
 #include "tile.h"
@@ -37,23 +38,11 @@ typedef struct {
   float *queries, *keys, *values, *scores, *sums, *tops, *totals;
 } room_t;
 
-INLINE vf choose_lanes(vi take, vf a, vf b) { return (vf)((take & (vi)a) | (~take & (vi)b)); }
-
 /// exp(x) for x of at most 0, to 2 ULP; 0 below -87, where results become subnormal.
-INLINE vf weights_of(vf x) {
-  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 127.0f);
-  vf k = shifted - (ROUNDER_F32 + 127.0f);
-  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-  vf z = r * r;
-  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
-  vf rest = z * (high * r + 0x1.fffffcp-2f) + r;
-  vf power = (vf)((vi)shifted << 23);
-  vf result = power * rest + power;
-  return (vf)(~(vi)(x < -87.0f) & (vi)result);
-}
+INLINE vf weights_of(vf x) { return choose_lanes_f32(x < -87.0f, (vf){}, exp_lanes_f32(x, 0)); }
 
 /// What scores are taken less: the largest, or 0 where all of them are -infinity, so that none of them becomes NaN.
-INLINE vf shift_of(vf top) { return choose_lanes((vi)(top == -INF_F32), (vf){}, top); }
+INLINE vf shift_of(vf top) { return choose_lanes_f32(top == -INF_F32, (vf){}, top); }
 
 /// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`: to
 /// `to`, after what is there times a factor of each row, if there are factors.
@@ -98,7 +87,7 @@ INLINE vf finish_scores(vf x, const attention_t *a, const mask_t masks[2], dim_t
   UNROLL for (dim_t m = 0; m < 2; m++) {
     if (!masks[m].from) continue;
     vf mask = load_mask(&masks[m], key, row, a->queries);
-    x = a->replaces ? choose_lanes((vi)(mask == 0), x, mask) : x + mask;
+    x = a->replaces ? choose_lanes_f32(mask == 0, x, mask) : x + mask;
   }
   return x;
 }
@@ -115,16 +104,6 @@ INLINE float finish_score(float x, const attention_t *a, const mask_t masks[2], 
   return x;
 }
 
-/// The sum of all lanes, by halves.
-INLINE float sum_of_lanes(vf sums) {
-  float lanes[LANES];
-  *(vf *)lanes = sums;
-  UNROLL for (dim_t width = LANES / 2; width; width /= 2) {
-    UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
-}
-
 /// Turns the scores of one vector of queries and `count` keys from `first` on into weights. The sum and the largest score are
 /// kept up to date, and what is summed so far has to be multiplied by `factors`.
 INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], dim_t first, dim_t count, dim_t row, float *tops,
@@ -135,8 +114,8 @@ INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], di
   bool hides = a->causal && first + count - 1 > row + a->diagonal;
   for (dim_t k = 0; k < count; k++) {
     vf x = finish_scores(*(const vf *)(scores + k * a->group), a, masks, first + k, row);
-    if (hides) x = choose_lanes((vi)(rows < (int32_t)(first + k)), SPLAT(-INF_F32, vf), x);
-    top = choose_lanes((vi)(x > top), x, top);
+    if (hides) x = choose_lanes_f32(rows < (int32_t)(first + k), SPLAT(-INF_F32, vf), x);
+    top = choose_lanes_f32(x > top, x, top);
     *(vf *)(scores + k * a->group) = x;
   }
   vf shift = shift_of(top), factor = weights_of(before - shift), total = *(const vf *)totals * factor;
@@ -271,7 +250,7 @@ INLINE void score_alone(float *restrict scores, const float *restrict query, con
     dim_t d = 0;
     for (; d + LANES <= a->depth; d += LANES)
       sums = MULTIPLY_ADD(sums, *(const vf *)(query + d), *(const vf *)(from + d));
-    float total = sum_of_lanes(sums);
+    float total = sum_of_lanes_f32(sums);
     for (; d < a->depth; d++) total += query[d] * from[d];
     scores[k] = total;
   }
@@ -313,7 +292,7 @@ INLINE void attend_alone(float *restrict result, const float *query, const float
       totals += weights;
       *(vf *)(scores + k) = weights;
     }
-    total = total * factor + sum_of_lanes(totals);
+    total = total * factor + sum_of_lanes_f32(totals);
     const float *values = value + first * a->value_step;
     dim_t c = 0;
     for (; c + 4 * LANES <= a->width; c += 4 * LANES) add_values_alone(sums + c, scores, values + c, a, count, factor, 4);

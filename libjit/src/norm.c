@@ -2,6 +2,7 @@
 /// All is of floats and of doubles: this file reads itself once for each.
 #ifndef T
 #include "kernels_gen.h"
+#include "lanes.h"
 #include "libjit.h"
 #include "math.h"
 #include "walk.h"
@@ -27,14 +28,7 @@
 #define EXP_SCALE 0x1p24f
 INLINE vf exp_scaled_f32(vf x) {
   vf lowest = (vf){0} - 105.0f;
-  __typeof__(x < lowest) low = x < lowest;
-  x = (vf)((low & (__typeof__(low))lowest) | (~low & (__typeof__(low))x));
-  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 151.0f);
-  vf k = shifted - (ROUNDER_F32 + 151.0f);
-  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, z = r * r;
-  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
-  vf scale = (vf)((vi)shifted << 23);
-  return scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
+  return exp_lanes_f32(choose_lanes_f32(x < lowest, lowest, x), 24.0f);
 }
 INLINE vd exp_scaled_f64(vd x) {
   double block[DOUBLE_LANES];
@@ -58,8 +52,7 @@ LATE plane_t plane_around(const ints_t *shape, const ints_t *result_strides, con
 /// 1 / x^1.5 of what is not negative, to 3 ULP: Newton's steps towards the root of 1 / x take less than a division and a root.
 INLINE vf inverse_power_f32(vf x) {
   vf most = (vf){0} + 0x1p126f;
-  __typeof__(x > most) above = x > most;
-  x = (vf)((above & (__typeof__(above))most) | (~above & (__typeof__(above))x));
+  x = choose_lanes_f32(x > most, most, x);
   vf half = x * 0.5f, root = (vf)(0x5f3759df - ((vi)x >> 1));
   UNROLL for (int step = 0; step < 3; step++) root *= 1.5f - half * root * root;
   return root * root * root;
@@ -153,10 +146,7 @@ KERNEL void OF(libjit_local_response_normalization)(T *result, const T *input, c
 
 INLINE T OF(larger)(T a, T b) { return a > b ? a : b; }
 
-INLINE V OF(larger_lanes)(V a, V b) {
-  __typeof__(a > b) take = a > b;
-  return (V)((take & (__typeof__(take))a) | (~take & (__typeof__(take))b));
-}
+INLINE V OF(larger_lanes)(V a, V b) { return OF(choose_lanes)(a > b, a, b); }
 
 /// The largest element of a vector; anything if one is NaN.
 INLINE T OF(largest_lane)(V lanes) {
@@ -164,15 +154,6 @@ INLINE T OF(largest_lane)(V lanes) {
     V others = lanes;
     UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
     lanes = OF(larger_lanes)(lanes, others);
-  }
-  return lanes[0];
-}
-
-INLINE T OF(sum_of_lanes)(V lanes) {
-  UNROLL for (int half = W / 2; half > 0; half /= 2) {
-    V others = lanes;
-    UNROLL for (int lane = 0; lane < half; lane++) others[lane] = lanes[lane + half];
-    lanes += others;
   }
   return lanes[0];
 }
