@@ -112,7 +112,9 @@ def why(explanation: Explanation | None) -> str:
         return ""
     decision = dict(explanation.decision)
     tile = [str(decision.pop(name)) for name in ("tile_pixels", "tile_vectors") if name in decision]
-    texts = ["x".join(tile), *(f"{name} {value}" for name, value in decision.items() if value)]
+    texts = [f"{name} {value}" for name, value in decision.items() if value]
+    if tile:
+        texts.insert(0, "x".join(tile))
     texts.append(f"{explanation.units} units")
     if explanation.tuned:
         texts.insert(0, "tuned")

@@ -23,14 +23,16 @@ typedef struct {
   dim_t query_step, key_step, key_depth_step, value_step, result_step;
   dim_t block, tile_keys, tile_rows, group; ///< `group`: queries of some vectors
   float scale, softcap;
-  bool replaces, causal;
+  bool causal;
   dim_t diagonal;
+  bool clears_nan;
 } attention_t;
 
 /// One mask of an item: of its first query.
 typedef struct {
   const float *from; ///< NULL without a mask
   dim_t key_step, row_step;
+  bool chooses; ///< what is not 0 takes the score's place; else all is added
 } mask_t;
 
 /// The scratch memory of a unit.
@@ -38,20 +40,33 @@ typedef struct {
   float *queries, *keys, *values, *scores, *sums, *tops, *totals;
 } room_t;
 
-/// exp(x) for x of at most 0, to 2 ULP; 0 below -87, where results become subnormal.
-INLINE vf weights_of(vf x) { return choose_lanes_f32(x < -87.0f, (vf){}, exp_lanes_f32(x, 0)); }
+/// exp(x) for x of at most 0, to 2^-22 of 1; 0 below -87, where results become subnormal. One product less than an exponential to the last
+/// digit: the sum of the weights is 1 or more, and what x * log2(e) loses grows with x, as weights vanish.
+INLINE vf weights_of(vf x) {
+  vf shifted = x * 0x1.715476p+0f + ROUNDER_F32, k = shifted - ROUNDER_F32;
+  vf r = x * 0x1.715476p+0f - k;
+  vf power = (((0x1.5bba14p-10f * r + 0x1.3cea88p-7f) * r + 0x1.c6b752p-5f) * r + 0x1.ebf9bcp-3f) * r + 0x1.62e42ap-1f;
+  power = power * r + 1.0f;
+  return choose_lanes_f32(x < -87.0f, (vf){}, (vf)((vi)power + ((vi)shifted << 23)));
+}
 
 /// What scores are taken less: the largest, or 0 where all of them are -infinity, so that none of them becomes NaN.
 INLINE vf shift_of(vf top) { return choose_lanes_f32(top == -INF_F32, (vf){}, top); }
 
-/// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`: to
-/// `to`, after what is there times a factor of each row, if there are factors.
+/// What sums of tiles begin with, and what they are multiplied by when they are stored.
+typedef struct {
+  const float *from; ///< each row times its factor; NULL for zeros
+  dim_t step;
+  const float *factors, *scales; ///< no scales if NULL
+} frame_t;
+
+/// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`.
 INLINE void multiply_rows(float *to, dim_t to_step, const float *left, dim_t left_row, dim_t left_step, const float *right,
-                          dim_t right_step, dim_t depth, const float *factors, dim_t rows, dim_t vectors) {
+                          dim_t right_step, dim_t depth, frame_t frame, dim_t rows, dim_t vectors) {
   vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
   UNROLL for (dim_t r = 0; r < rows; r++) {
     UNROLL for (dim_t v = 0; v < vectors; v++)
-        sums[r][v] = factors ? *(const vf *)(to + r * to_step + v * LANES) * factors[r] : (vf){};
+        sums[r][v] = frame.from ? *(const vf *)(frame.from + r * frame.step + v * LANES) * frame.factors[r] : (vf){};
   }
   ROLLED for (dim_t k = 0; k < depth; k++) {
     vf line[MAX_TILE_VECTORS];
@@ -64,69 +79,106 @@ INLINE void multiply_rows(float *to, dim_t to_step, const float *left, dim_t lef
     left += left_step;
   }
   UNROLL for (dim_t r = 0; r < rows; r++) {
-    UNROLL for (dim_t v = 0; v < vectors; v++) *(vf *)(to + r * to_step + v * LANES) = sums[r][v];
+    UNROLL for (dim_t v = 0; v < vectors; v++)
+        *(vf *)(to + r * to_step + v * LANES) = frame.scales ? sums[r][v] * frame.scales[r] : sums[r][v];
   }
 }
 
-/// A vector of a mask at one key, for queries from `row` on, of which there are `valid`.
-INLINE vf load_mask(const mask_t *mask, dim_t key, dim_t row, dim_t valid) {
+/// A vector of scores after a mask, at one key, for queries from `row` on, of which there are `valid`.
+INLINE vf masked(vf x, const mask_t *mask, dim_t key, dim_t row, dim_t valid) {
+  if (!mask->from) return x;
   const float *from = mask->from + key * mask->key_step;
-  if (mask->row_step == 0) return SPLAT(*from, vf);
-  if (row + LANES <= valid) return *(const vf *)(from + row);
   vf some = {};
-  for (dim_t i = row; i < valid; i++) some[i - row] = from[i];
-  return some;
-}
-
-/// A score that is finished: scaled, capped, and with what a mask adds, or puts in its place where it is not 0.
-INLINE vf finish_scores(vf x, const attention_t *a, const mask_t masks[2], dim_t key, dim_t row) {
-  x *= a->scale;
-  if (a->softcap != 0) {
-    for (dim_t i = 0; i < LANES; i++) x[i] = a->softcap * math_tanh_f32(x[i] / a->softcap);
-  }
-  UNROLL for (dim_t m = 0; m < 2; m++) {
-    if (!masks[m].from) continue;
-    vf mask = load_mask(&masks[m], key, row, a->queries);
-    x = a->replaces ? choose_lanes_f32(mask == 0, x, mask) : x + mask;
-  }
-  return x;
+  if (mask->row_step == 0) some = SPLAT(*from, vf);
+  else if (row + LANES <= valid) some = *(const vf *)(from + row);
+  else
+    for (dim_t i = row; i < valid; i++) some[i - row] = from[i];
+  return mask->chooses ? choose_lanes_f32(some == 0, x, some) : x + some;
 }
 
 /// The same of a single score.
-INLINE float finish_score(float x, const attention_t *a, const mask_t masks[2], dim_t key, dim_t row) {
-  x *= a->scale;
-  if (a->softcap != 0) x = a->softcap * math_tanh_f32(x / a->softcap);
-  UNROLL for (dim_t m = 0; m < 2; m++) {
-    if (!masks[m].from) continue;
-    float mask = masks[m].from[key * masks[m].key_step + row * masks[m].row_step];
-    x = !a->replaces ? x + mask : mask == 0 ? x : mask;
-  }
-  return x;
+INLINE float masked_alone(float x, const mask_t *mask, dim_t key, dim_t row) {
+  if (!mask->from) return x;
+  float one = mask->from[key * mask->key_step + row * mask->row_step];
+  return !mask->chooses ? x + one : one == 0 ? x : one;
 }
 
-/// Turns the scores of one vector of queries and `count` keys from `first` on into weights. The sum and the largest score are
+/// Scales `n` neighbouring scores, and caps them.
+INLINE void scale_scores(float *scores, const attention_t *a, dim_t n) {
+  for (dim_t i = 0; i < n; i++) {
+    float x = scores[i] * a->scale;
+    scores[i] = a->softcap == 0 ? x : a->softcap * math_tanh_f32(x / a->softcap);
+  }
+}
+
+/// The larger of each lane.
+INLINE vf larger_lanes(vf a, vf b) { return choose_lanes_f32(a > b, a, b); }
+
+/// The largest scores of some vectors of queries and `count` keys from `first` on, all of them finished; `tops` so far.
+INLINE void mask_scores(float *scores, const attention_t *a, const mask_t masks[2], dim_t first, dim_t count, dim_t row, vf *tops,
+                        dim_t vectors) {
+  if (a->softcap != 0)
+    for (dim_t k = 0; k < count; k++) scale_scores(scores + k * a->group, a, vectors * LANES);
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    vf top = tops[v];
+    vi rows;
+    dim_t from = row + v * LANES;
+    for (dim_t i = 0; i < LANES; i++) rows[i] = (int32_t)(from + i + a->diagonal);
+    bool hides = a->causal && first + count - 1 > from + a->diagonal;
+    for (dim_t k = 0; k < count; k++) {
+      float *at = scores + k * a->group + v * LANES;
+      vf x = *(const vf *)at * (a->softcap == 0 ? a->scale : 1);
+      UNROLL for (dim_t m = 0; m < 2; m++) x = masked(x, &masks[m], first + k, from, a->queries);
+      if (hides) x = choose_lanes_f32(rows < (int32_t)(first + k), SPLAT(-INF_F32, vf), x);
+      top = larger_lanes(x, top);
+      *(vf *)at = x;
+    }
+    tops[v] = top;
+  }
+}
+
+/// Turns the scores of some vectors of queries and `count` keys from `first` on into weights. The sums and the largest scores are
 /// kept up to date, and what is summed so far has to be multiplied by `factors`.
 INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], dim_t first, dim_t count, dim_t row, float *tops,
-                  float *totals, float *factors) {
-  vf before = *(const vf *)tops, top = before;
-  vi rows;
-  for (dim_t i = 0; i < LANES; i++) rows[i] = (int32_t)(row + i + a->diagonal);
-  bool hides = a->causal && first + count - 1 > row + a->diagonal;
-  for (dim_t k = 0; k < count; k++) {
-    vf x = finish_scores(*(const vf *)(scores + k * a->group), a, masks, first + k, row);
-    if (hides) x = choose_lanes_f32(rows < (int32_t)(first + k), SPLAT(-INF_F32, vf), x);
-    top = choose_lanes_f32(x > top, x, top);
-    *(vf *)(scores + k * a->group) = x;
+                  float *totals, float *factors, dim_t vectors) {
+  vf top[MAX_TILE_VECTORS], shift[MAX_TILE_VECTORS], total[MAX_TILE_VECTORS];
+  bool plain = !masks[0].from && !masks[1].from && a->softcap == 0 && a->scale > 0 &&
+               !(a->causal && first + count - 1 > row + a->diagonal);
+  float scale = plain ? a->scale : 1;
+  if (plain) {
+    vf other[MAX_TILE_VECTORS];
+    UNROLL for (dim_t v = 0; v < vectors; v++) top[v] = other[v] = *(const vf *)(scores + v * LANES);
+    for (dim_t k = 0; k + 1 < count; k += 2) {
+      UNROLL for (dim_t v = 0; v < vectors; v++) {
+        top[v] = larger_lanes(*(const vf *)(scores + k * a->group + v * LANES), top[v]);
+        other[v] = larger_lanes(*(const vf *)(scores + (k + 1) * a->group + v * LANES), other[v]);
+      }
+    }
+    UNROLL for (dim_t v = 0; v < vectors; v++) {
+      top[v] = larger_lanes(other[v], top[v]);
+      top[v] = larger_lanes(*(const vf *)(scores + (count - 1) * a->group + v * LANES), top[v]) * scale;
+      top[v] = larger_lanes(top[v], *(const vf *)(tops + v * LANES));
+    }
+  } else {
+    UNROLL for (dim_t v = 0; v < vectors; v++) top[v] = *(const vf *)(tops + v * LANES);
+    mask_scores(scores, a, masks, first, count, row, top, vectors);
   }
-  vf shift = shift_of(top), factor = weights_of(before - shift), total = *(const vf *)totals * factor;
-  for (dim_t k = 0; k < count; k++) {
-    vf weight = weights_of(*(const vf *)(scores + k * a->group) - shift);
-    total += weight;
-    *(vf *)(scores + k * a->group) = weight;
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    shift[v] = shift_of(top[v]);
+    vf factor = weights_of(*(const vf *)(tops + v * LANES) - shift[v]);
+    total[v] = *(const vf *)(totals + v * LANES) * factor;
+    *(vf *)(factors + v * LANES) = factor;
+    *(vf *)(tops + v * LANES) = top[v];
   }
-  *(vf *)tops = top;
-  *(vf *)totals = total;
-  *(vf *)factors = factor;
+  for (dim_t k = 0; k < count; k++) {
+    UNROLL for (dim_t v = 0; v < vectors; v++) {
+      float *at = scores + k * a->group + v * LANES;
+      vf weight = weights_of(*(const vf *)at * scale - shift[v]);
+      total[v] += weight;
+      *(vf *)at = weight;
+    }
+  }
+  UNROLL for (dim_t v = 0; v < vectors; v++) *(vf *)(totals + v * LANES) = total[v];
 }
 
 /// Rows of `size` elements, `step` apart, one after the other, with zeros to `to_size` elements and `to_rows` rows.
@@ -152,38 +204,58 @@ INLINE void score_group(const attention_t *a, const room_t *room, const float *q
       from = room->keys;
       step = a->depth;
     }
-    multiply_rows(room->scores + k * a->group, a->group, from, step, 1, queries, a->group, a->depth, NULL, a->tile_keys,
+    multiply_rows(room->scores + k * a->group, a->group, from, step, 1, queries, a->group, a->depth, (frame_t){}, a->tile_keys,
                   vectors);
   }
 }
 
-/// Adds weighted values to the sums of a group of queries, for `vectors` vectors of the width.
-INLINE void add_values(float *sums, const attention_t *a, const room_t *room, const float *value, dim_t step,
-                       const float *factors, dim_t count, dim_t queries, dim_t vectors) {
-  dim_t row = 0;
-  for (; row + a->tile_rows <= queries; row += a->tile_rows)
-    multiply_rows(sums + row * a->padded, a->padded, room->scores + row, 1, a->group, value, step, count, factors + row,
-                  a->tile_rows, vectors);
-  if (queries % a->tile_rows)
-    multiply_rows(sums + row * a->padded, a->padded, room->scores + row, 1, a->group, value, step, count, factors + row,
-                  queries % a->tile_rows, vectors);
+/// What sums are multiplied by at last. Where weights that are NaN count as 0, all of a query that sees no key are 0 already.
+INLINE float inverse_of(const attention_t *a, float total) { return a->clears_nan && total == 0 ? 1 : 1 / total; }
+
+/// Where a group of queries stands: of how many there is a query, the place of the result, and which of its blocks of keys this is.
+typedef struct {
+  dim_t queries;
+  float *result; ///< NULL where vectors would reach beyond its rows
+  bool begins, ends;
+} place_t;
+
+/// Adds weighted values to the sums of a group of queries, for `vectors` vectors of the width from number `column` on.
+INLINE void add_values(const attention_t *a, const room_t *room, float *sums, const float *value, dim_t step, frame_t frame,
+                       dim_t count, place_t place, dim_t queries, dim_t column, dim_t vectors) {
+  for (dim_t row = 0; row < place.queries; row += a->tile_rows) {
+    float *to = sums + row * a->padded + column;
+    frame_t here = {place.begins ? NULL : to, a->padded, frame.factors + row, NULL};
+    dim_t to_step = a->padded;
+    if (place.ends) {
+      here.scales = frame.scales + row;
+      if (place.result && row + a->tile_rows <= place.queries) {
+        to = place.result + row * a->result_step + column;
+        to_step = a->result_step;
+      }
+    }
+    if (row + a->tile_rows <= queries)
+      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, count, here, a->tile_rows, vectors);
+    else if (queries % a->tile_rows)
+      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, count, here, queries % a->tile_rows,
+                    vectors);
+  }
 }
 
 /// A group of queries, `vectors` vectors of them from number `at` of the item on, meets a block of keys and values.
 INLINE void attend_group(const attention_t *a, const room_t *room, const float *key, const float *value, dim_t value_step,
-                         const mask_t masks[2], dim_t first_row, dim_t at, dim_t first, dim_t count, dim_t vectors) {
-  float factors[MAX_TILE_VECTORS * LANES] ALIGNED, *sums = room->sums + at * a->padded;
+                         const mask_t masks[2], dim_t first_row, dim_t at, dim_t first, dim_t count, place_t place,
+                         dim_t vectors) {
+  float factors[MAX_TILE_VECTORS * LANES] ALIGNED, scales[MAX_TILE_VECTORS * LANES] ALIGNED, *sums = room->sums + at * a->padded;
   score_group(a, room, room->queries + at * a->depth, key, count, vectors);
-  UNROLL for (dim_t v = 0; v < vectors; v++) {
-    dim_t row = at + v * LANES;
-    weigh(room->scores + v * LANES, a, masks, first, count, first_row + row, room->tops + row, room->totals + row,
-          factors + v * LANES);
-  }
+  weigh(room->scores, a, masks, first, count, first_row + at, room->tops + at, room->totals + at, factors, vectors);
+  if (place.ends)
+    for (dim_t i = 0; i < vectors * LANES; i++) scales[i] = inverse_of(a, room->totals[at + i]);
+  frame_t frame = {NULL, 0, factors, scales};
   dim_t c = 0;
   for (; c + 2 * LANES <= a->padded; c += 2 * LANES)
-    add_values(sums + c, a, room, value + c, value_step, factors, count, vectors * LANES, 2);
+    add_values(a, room, sums, value, value_step, frame, count, place, vectors * LANES, c, 2);
   for (; c < a->padded; c += LANES)
-    add_values(sums + c, a, room, value + c, value_step, factors, count, vectors * LANES, 1);
+    add_values(a, room, sums, value, value_step, frame, count, place, vectors * LANES, c, 1);
 }
 
 /// `rows` rows of `depth` elements, `step` apart, as columns of rows of `group` elements, with zeros after them.
@@ -198,8 +270,18 @@ INLINE void transpose_rows(float *restrict to, const float *restrict from, dim_t
     for (dim_t d = r < whole_rows ? whole : 0; d < depth; d++) to[d * group + r] = from[r * step + d];
 }
 
-/// What sums are divided by: where there is no key at all, they are 0, and stay so.
-INLINE float total_of(const attention_t *a, float total) { return a->keys ? total : 1; }
+/// The keys that queries before `last` see, at least 0.
+INLINE dim_t keys_before(const attention_t *a, dim_t last) {
+  return a->causal ? max_dim(min_dim(a->keys, last + a->diagonal), 0) : a->keys;
+}
+
+/// What a query gets whose weights are NaN: zeros where these count as 0, which make NaN of values that are infinite or NaN.
+OUT_OF_LINE void clear_row(float *result, const float *value, dim_t value_step, dim_t keys, dim_t width) {
+  for (dim_t i = 0; i < width; i++) {
+    result[i] = 0;
+    for (dim_t k = 0; k < keys; k++) result[i] += 0 * value[k * value_step + i];
+  }
+}
 
 /// Queries `first_row` to `last_row` of a head.
 INLINE void attend(float *result, const float *query, const float *key, const float *value, const attention_t *a,
@@ -210,28 +292,37 @@ INLINE void attend(float *result, const float *query, const float *key, const fl
     const float *from = query + (first_row + r) * a->query_step;
     transpose_rows(to, from, min_dim(a->group, rows - r), a->depth, a->query_step, a->group);
     for (dim_t i = r; i < r + a->group; i++) room->tops[i] = -INF_F32, room->totals[i] = 0;
-    for (dim_t i = r * a->padded; i < (r + a->group) * a->padded; i++) room->sums[i] = 0;
   }
-  dim_t keys = a->causal ? max_dim(min_dim(a->keys, last_row + a->diagonal), 0) : a->keys;
+  dim_t keys = keys_before(a, last_row);
+  bool whole = a->padded == a->width;
+  float *to = result + first_row * a->result_step;
   for (dim_t first = 0; first < keys; first += a->block) {
     dim_t count = min_dim(a->block, keys - first), step = a->value_step;
     const float *block = key + first * a->key_step, *values = value + first * a->value_step;
-    if (a->padded != a->width) {
+    if (!whole) {
       copy_rows(room->values, values, count, a->width, step, 1, count, a->padded);
       values = room->values;
       step = a->padded;
     }
     for (dim_t at = 0; at < rows; at += a->group) {
-      if (a->causal && first > first_row + at + a->group - 1 + a->diagonal) continue;
-      if (rows - at > LANES && a->group > LANES)
-        attend_group(a, room, block, values, step, masks, first_row, at, first, count, a->group / LANES);
-      else attend_group(a, room, block, values, step, masks, first_row, at, first, count, 1);
+      dim_t queries = min_dim(a->group, rows - at), seen = keys_before(a, first_row + at + queries);
+      if (first >= seen) continue;
+      place_t place = {queries, whole ? to + at * a->result_step : NULL, first == 0, first + a->block >= seen};
+      if (queries > LANES && a->group > LANES)
+        attend_group(a, room, block, values, step, masks, first_row, at, first, count, place, a->group / LANES);
+      else attend_group(a, room, block, values, step, masks, first_row, at, first, count, place, 1);
     }
   }
   for (dim_t r = 0; r < rows; r++) {
-    float total = total_of(a, room->totals[r]);
-    for (dim_t i = 0; i < a->width; i++)
-      result[(first_row + r) * a->result_step + i] = room->sums[r * a->padded + i] / total;
+    dim_t at = r / a->group * a->group, queries = min_dim(a->group, rows - at);
+    dim_t seen = keys_before(a, first_row + at + queries);
+    float *row = to + r * a->result_step;
+    if (seen == 0)
+      for (dim_t i = 0; i < a->width; i++) row[i] = a->keys && !a->clears_nan ? __builtin_nanf("") : 0;
+    else if (a->clears_nan && room->totals[r] != room->totals[r])
+      clear_row(row, value, a->value_step, keys_before(a, first_row + r + 1), a->width);
+    else if (!whole || r - at >= queries / a->tile_rows * a->tile_rows)
+      for (dim_t i = 0; i < a->width; i++) row[i] = room->sums[r * a->padded + i];
   }
 }
 
@@ -279,8 +370,9 @@ INLINE void attend_alone(float *restrict result, const float *query, const float
     dim_t count = min_dim(a->block, keys - first);
     float before = top;
     score_alone(scores, query, key + first * a->key_step, a, count);
+    scale_scores(scores, a, count);
     for (dim_t k = 0; k < count; k++) {
-      float x = finish_score(scores[k], a, masks, first + k, row);
+      float x = masked_alone(masked_alone(scores[k], &masks[0], first + k, row), &masks[1], first + k, row);
       scores[k] = x;
       top = x > top ? x : top;
     }
@@ -302,16 +394,17 @@ INLINE void attend_alone(float *restrict result, const float *query, const float
       for (dim_t k = 0; k < count; k++) sums[c] += scores[k] * values[k * a->value_step + c];
     }
   }
-  total = total_of(a, total);
-  for (dim_t i = 0; i < a->width; i++) result[i] = sums[i] / total;
+  if (a->clears_nan && total != total) return clear_row(result, value, a->value_step, keys, a->width);
+  float inverse = a->keys == 0 ? 0 : inverse_of(a, total);
+  for (dim_t i = 0; i < a->width; i++) result[i] = sums[i] * inverse;
 }
 
 /// A mask [batch, heads, keys, queries], each of them or 1, for one head; none if it has another rank.
-INLINE mask_t mask_of(const float *mask, const ints_t *shape, const ints_t *strides, dim_t batch, dim_t head) {
-  if (shape->size != 4) return (mask_t){NULL, 0, 0};
+INLINE mask_t mask_of(const float *mask, const ints_t *shape, const ints_t *strides, dim_t batch, dim_t head, bool chooses) {
+  if (shape->size != 4) return (mask_t){NULL, 0, 0, false};
   dim_t step[4];
   UNROLL for (dim_t i = 0; i < 4; i++) step[i] = shape->at[i] == 1 ? 0 : strides->at[i];
-  return (mask_t){mask + batch * step[0] + head * step[1], step[2], step[3]};
+  return (mask_t){mask + batch * step[0] + head * step[1], step[2], step[3], chooses};
 }
 
 /// Queries and result are [B, H, M, K] and [B, H, M, V], keys [B, H', K, N] and values [B, H', N, V], of which each head
@@ -322,14 +415,15 @@ KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const fl
                                      const ints_t *bias_shape, const ints_t *mask_shape, const ints_t *work_shape,
                                      const ints_t *result_strides, const ints_t *query_strides,
                                      const ints_t *key_strides, const ints_t *value_strides, const ints_t *bias_strides,
-                                     const ints_t *mask_strides, float scale, float softcap, bool replaces, bool causal,
-                                     dim_t diagonal, dim_t units, dim_t rows, dim_t block, dim_t tile_keys, dim_t tile_rows,
-                                     dim_t group, dim_t first_unit, dim_t last_unit) {
+                                     const ints_t *mask_strides, float scale, float softcap, bool bias_chooses,
+                                     bool mask_chooses, bool causal, dim_t diagonal, bool clears_nan, dim_t units, dim_t rows,
+                                     dim_t block, dim_t tile_keys, dim_t tile_rows, dim_t group, dim_t first_unit,
+                                     dim_t last_unit) {
   dim_t heads = query_shape->at[1], shared = key_shape->at[1], queries = query_shape->at[2];
   dim_t depth = query_shape->at[3], width = value_shape->at[3], padded = (width + LANES - 1) / LANES * LANES;
   attention_t a = {queries, key_shape->at[3], depth, width, padded, query_strides->at[2], key_strides->at[3],
                    key_strides->at[2], value_strides->at[2], result_strides->at[2], block, tile_keys, tile_rows,
-                   group, scale, softcap, replaces, causal, diagonal};
+                   group, scale, softcap, causal, diagonal, clears_nan};
   dim_t score_rows = (block + tile_keys - 1) / tile_keys * tile_keys;
   bool few = queries <= FEW_QUERIES;
   dim_t blocks = few ? 1 : (queries + rows - 1) / rows, served = heads / shared;
@@ -350,8 +444,8 @@ KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const fl
         const float *k = key + batch * key_strides->at[0] + head / served * key_strides->at[1];
         const float *v = value + batch * value_strides->at[0] + head / served * value_strides->at[1];
         float *to = result + batch * result_strides->at[0] + head * result_strides->at[1];
-        mask_t masks[2] = {mask_of(bias, bias_shape, bias_strides, batch, head),
-                           mask_of(mask, mask_shape, mask_strides, batch, head)};
+        mask_t masks[2] = {mask_of(bias, bias_shape, bias_strides, batch, head, bias_chooses),
+                           mask_of(mask, mask_shape, mask_strides, batch, head, mask_chooses)};
         if (!few) attend(to, q, k, v, &a, &room, masks, row, min_dim(row + rows, queries));
         else
           for (dim_t i = 0; i < queries; i++)

@@ -13,9 +13,11 @@ from tests.libjit.kernel_cases import Attr, Case, Maker, Shape, specials
 _PLAIN: dict[str, Attr] = {
     "scale": 0.25,
     "softcap": 0.0,
-    "replaces": False,
+    "bias_chooses": False,
+    "mask_chooses": False,
     "causal": False,
     "diagonal": 0,
+    "clears_nan": False,
 }
 
 
@@ -24,9 +26,11 @@ def reference(
     *,
     scale: float,
     softcap: float,
-    replaces: bool,
+    bias_chooses: bool,
+    mask_chooses: bool,
     causal: bool,
     diagonal: int,
+    clears_nan: bool,
     **_: Attr,
 ) -> Array:
     """Attention in f64, with all scores in memory."""
@@ -35,16 +39,18 @@ def reference(
     scores = query @ np.repeat(key, served, 1) * scale
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
-    for name in ("bias", "mask"):
+    for name, chooses in (("bias", bias_chooses), ("mask", mask_chooses)):
         one = operands[name].astype(np.float64)
         if one.ndim == 4:
             one = np.swapaxes(one, 2, 3)
-            scores = np.where(one != 0, one, scores) if replaces else scores + one
+            scores = np.where(one != 0, one, scores) if chooses else scores + one
     if causal:
         rows, columns = np.indices(scores.shape[2:])
         scores = np.where(columns > rows + diagonal, -np.inf, scores)
     powers = np.exp(scores - scores.max(3, keepdims=True))
     weights = powers / powers.sum(3, keepdims=True)
+    if clears_nan:
+        weights = np.where(np.isnan(weights), 0, weights)
     return np.asarray(weights @ np.repeat(value, served, 1))
 
 
@@ -86,6 +92,7 @@ def _case(
     if attrs.pop("endless", False):
         operands["mask"] = np.where(operands["mask"] == 0, np.float32(0), np.float32(-np.inf))
         operands["query"][0, 0, 0] = specials("f32", (depth,))
+        operands["value"][0, 0, 0, 0] = np.inf
     free = ("units", "rows", "block", "tile_keys", "tile_rows", "group")
     chosen = dict(
         zip(free, (units, rows, block, tile_keys, min(tile_rows, group), group), strict=True)
@@ -97,6 +104,12 @@ def _case(
 
 def _cpu_attention(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     del suffixes
+    yield from _many_queries(lanes)
+    yield from _special_masks(lanes)
+    yield from _few_queries(lanes)
+
+
+def _many_queries(lanes: int) -> Iterator[Case]:
     several, one = 2 * lanes + 3, lanes
     yield _case((1, 1, 1, 5, 1, 1, 1), lanes, (1, 1, 1, 1, 1, 1))
     yield _case((2, 2, 2, several, 19, 5, lanes), lanes, (3, 1, 7, 3, 4, 2))
@@ -116,16 +129,51 @@ def _cpu_attention(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
         (2, 1, 8, 4, 2, 1),
         (0,),
         (1, 2, 17, several),
-        replaces=True,
+        mask_chooses=True,
     )
     yield _case((1, 1, 1, 40, 40, 6, 5), lanes, (2, 1, 9, 4, 4, 2), causal=True, diagonal=0)
     yield _case(
         (1, 1, 1, 21, 30, 6, 5), lanes, (2, 1, 9, 4, 4, 1), causal=True, diagonal=9, softcap=0.5
     )
+
+
+def _special_masks(lanes: int) -> Iterator[Case]:
+    several = 2 * lanes + 3
     yield _case(
         (2, 1, 1, 9, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
     )
-    # Few queries of each head.
+    yield _case(
+        (2, 1, 1, 9, 12, 4, 4),
+        lanes,
+        (1, 1, 5, 4, 2, 1),
+        (0,),
+        (2, 1, 12, 1),
+        endless=True,
+        clears_nan=True,
+    )
+    yield _case(
+        (1, 2, 2, several, 11, 4, 2 * lanes),
+        lanes,
+        (1, 1, 6, 3, 2, 2),
+        (1, 2, 11, 1),
+        (1, 1, 11, several),
+        mask_chooses=True,
+        scale=-0.5,
+    )
+    yield _case(
+        (1, 1, 1, lanes, 11, 4, lanes),
+        lanes,
+        (1, 1, 11, 3, 2, 1),
+        (1, 1, 11, 1),
+        (1, 1, 11, lanes),
+        bias_chooses=True,
+        mask_chooses=True,
+        softcap=3.0,
+    )
+
+
+def _few_queries(lanes: int) -> Iterator[Case]:
+    """Of each head."""
     yield _case(
         (2, 6, 2, 1, 70, 2 * lanes + 3, 5 * lanes + 2), lanes, (3, 1, 32, 8, 4, 1), (2, 1, 70, 1)
     )
@@ -138,11 +186,21 @@ def _cpu_attention(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
         (1, 1, 4, 2, 2, 1),
         (0,),
         (1, 1, 13, 2),
-        replaces=True,
+        mask_chooses=True,
         softcap=2.0,
     )
     yield _case(
         (2, 1, 1, 2, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
+    )
+    yield _case(
+        (2, 1, 1, 2, 12, 4, 4),
+        lanes,
+        (1, 1, 5, 4, 2, 1),
+        (2, 1, 12, 1),
+        (2, 1, 12, 1),
+        endless=True,
+        bias_chooses=True,
+        clears_nan=True,
     )
 
 

@@ -246,9 +246,11 @@ def _attention(
     *,
     scale: float,
     softcap: float,
-    replaces: bool,
+    bias_chooses: bool,
+    mask_chooses: bool,
     causal: bool,
     diagonal: int,
+    clears_nan: bool,
     **decision: int,
 ) -> None:
     """With the whole matrix of scores."""
@@ -257,15 +259,17 @@ def _attention(
     scores = np.matmul(query.array, np.repeat(key.array, served, 1)) * np.float32(scale)
     if softcap:
         scores = np.tanh(scores / np.float32(softcap)) * np.float32(softcap)
-    for one in (bias, mask):
+    for one, chooses in ((bias, bias_chooses), (mask, mask_chooses)):
         if no_mask(one.type):
             continue
         transposed = np.swapaxes(one.array, 2, 3)
-        scores = np.where(transposed == 0, scores, transposed) if replaces else scores + transposed
+        scores = np.where(transposed == 0, scores, transposed) if chooses else scores + transposed
     if causal:
         rows, columns = np.indices(scores.shape[2:])
         scores = np.where(columns > rows + diagonal, np.float32(-np.inf), scores)
     weights = _softmax(scores)
+    if clears_nan:
+        weights = np.where(np.isnan(weights), np.float32(0), weights)
     result.array[...] = np.matmul(weights, np.repeat(value.array, served, 1))
 
 

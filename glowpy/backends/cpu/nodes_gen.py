@@ -55,7 +55,7 @@ __all__ = [
 
 @final
 class CpuAttentionNode(Node):
-    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; one that chooses instead takes the score's place where it is not 0. Where `causal`, query i does not see keys after i + diagonal. Where `clears_nan`, weights that are NaN count as 0, as those of a query that sees no key. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -68,9 +68,11 @@ class CpuAttentionNode(Node):
         (
             AttrSpec("scale", "float"),
             AttrSpec("softcap", "float"),
-            AttrSpec("replaces", "flag"),
+            AttrSpec("bias_chooses", "flag"),
+            AttrSpec("mask_chooses", "flag"),
             AttrSpec("causal", "flag"),
             AttrSpec("diagonal", "dim"),
+            AttrSpec("clears_nan", "flag"),
             AttrSpec("units", "int"),
             AttrSpec("rows", "int"),
             AttrSpec("block", "int"),
@@ -90,9 +92,11 @@ class CpuAttentionNode(Node):
     mask = InputField(4)
     scale = AttrField[float]()
     softcap = AttrField[float]()
-    replaces = AttrField[bool]()
+    bias_chooses = AttrField[bool]()
+    mask_chooses = AttrField[bool]()
     causal = AttrField[bool]()
     diagonal = AttrField[Dim]()
+    clears_nan = AttrField[bool]()
     units = AttrField[int]()
     rows = AttrField[int]()
     block = AttrField[int]()
@@ -602,9 +606,11 @@ def create_cpu_attention(
     *,
     scale: float,
     softcap: float,
-    replaces: bool,
+    bias_chooses: bool,
+    mask_chooses: bool,
     causal: bool,
     diagonal: Dim,
+    clears_nan: bool,
     units: int,
     rows: int,
     block: int,
@@ -613,13 +619,15 @@ def create_cpu_attention(
     group: int,
     loc: Loc | None = None,
 ) -> CpuAttentionNode:
-    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; where `replaces`, what is not 0 takes the score's place. Where `causal`, query i does not see keys after i + diagonal. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width."""
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; one that chooses instead takes the score's place where it is not 0. Where `causal`, query i does not see keys after i + diagonal. Where `clears_nan`, weights that are NaN count as 0, as those of a query that sees no key. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width."""
     attrs: dict[str, Attr] = {
         "scale": float(scale),
         "softcap": float(softcap),
-        "replaces": bool(replaces),
+        "bias_chooses": bool(bias_chooses),
+        "mask_chooses": bool(mask_chooses),
         "causal": bool(causal),
         "diagonal": diagonal,
+        "clears_nan": bool(clears_nan),
         "units": units,
         "rows": rows,
         "block": block,

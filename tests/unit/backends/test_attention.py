@@ -52,9 +52,14 @@ def chosen(f: Function, x: Any, shape: Shape = (1, 1, 20, 9), *, keeps: bool = F
 
 
 def network(
-    *steps: Step, q: str | Type = "f32[2x6x20x8]", shared: int = 6, keys: Dim = 9, width: int = 5
+    *steps: Step,
+    q: str | Type = "f32[2x6x20x8]",
+    shared: int = 6,
+    keys: Dim = 9,
+    width: int = 5,
+    after: Step | None = None,
 ) -> Module:
-    """Attention as exporters write it, with `steps` before softmax; heads are repeated where they are shared."""
+    """Attention as exporters write it, with `steps` before softmax, and one `after` it; shared heads are repeated."""
     module = Module()
     f = module.create_function("main")
     query = module.create_placeholder("q", parse_type(q) if isinstance(q, str) else q)
@@ -69,7 +74,9 @@ def network(
     scores: Any = f.create_mat_mul("s", query, f.create_transpose("kt", k, (0, 1, 3, 2)))
     for step in steps:
         scores = step(f, scores)
-    weights = f.create_softmax("p", scores, scores.result.type.rank - 1)
+    weights: Any = f.create_softmax("p", scores, scores.result.type.rank - 1)
+    if after is not None:
+        weights = after(f, weights)
     result = f.create_mat_mul("o", weights, v)
     turned = f.create_transpose("turned", result, (0, 2, 1, 3))
     f.create_save("save", turned, module.create_placeholder("y", turned.result.type))
@@ -84,6 +91,11 @@ def _repeated(f: Function, x: NodeValue, heads: Any) -> NodeValue:
     return f.create_reshape(
         "heads", x.type.with_shape((batch, heads, rows, columns)), repeated
     ).result
+
+
+def attentions(module: Module) -> list[CpuAttentionInst]:
+    program = compilation(module, "cpu").program
+    return [inst for inst in program.ir.instructions if isinstance(inst, CpuAttentionInst)]
 
 
 def check(module: Module, **extents: int) -> None:
@@ -146,13 +158,16 @@ def hides_first(f: Function, x: Any) -> Node:
         ),  # the first sees what comes later
         ((lambda f, x: triangle(f, x, 0, -1e4),), False),  # far from hiding what scores well
         ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
+        (
+            (triangle, lambda f, x: chosen(f, x, (1, 1, 150, 150))),
+            False,
+        ),  # what is hidden comes back
         ((lambda f, x: added(f, x, (150, 150)),), False),
     ],
 )
 def test_masks_that_hide_what_comes_later(steps: tuple[Step, ...], causal: bool) -> None:
     module = network(*steps, q="f32[1x2x150x8]", shared=2, keys=150 if added not in steps else 9)
-    program = compilation(module, "cpu").program
-    (inst,) = (one for one in program.ir.instructions if isinstance(one, CpuAttentionInst))
+    (inst,) = attentions(module)
     assert inst.causal == causal
     check(module)
 
@@ -171,14 +186,80 @@ def test_shapes(q: str, shared: int, keys: int, width: int) -> None:
     check(network(scaled, q=q, shared=shared, keys=keys, width=width))
 
 
+def hides_all(f: Function, x: Any) -> Node:
+    """Of the first five queries."""
+    mask = np.where(np.arange(x.result.type.extents[2]) < 5, np.float32(-np.inf), np.float32(0))
+    return f.create_add("a", x, f.module.create_constant("all", mask[:, np.newaxis]))
+
+
 def test_a_row_that_sees_no_key_is_nan() -> None:
-    module = network(
-        lambda f, x: f.create_add(
-            "a", x, f.module.create_constant("m", np.full((20, 9), -np.inf, np.float32))
-        )
-    )
+    module = network(hides_all)
     inputs = {p.name: floats(*p.type.extents) for p in module.placeholders if p.name != "y"}
-    assert np.isnan(glowpy.compile(module, "cpu")(inputs)["y"]).all()
+    lines = glowpy.compile(module, "cpu")(inputs)["y"]
+    assert np.isnan(lines[:, :5]).all()
+    assert np.isfinite(lines[:, 5:]).all()
+
+
+def without_nan(f: Function, x: Any) -> Node:
+    zero = f.module.create_constant("zero", np.zeros(1, np.float32))
+    return f.create_select("safe", f.create_is_nan("test", x), zero, x)
+
+
+def without_first(f: Function, x: Any) -> Node:
+    """As ONNX defines Attention: weights of queries that a mask hides all from are 0."""
+    zero = f.module.create_constant("zero", np.zeros(1, np.float32))
+    test = f.module.create_constant("first", np.arange(x.result.type.extents[2])[:, np.newaxis] < 5)
+    return f.create_select("safe", test, zero, x)
+
+
+@pytest.mark.parametrize("after", [without_nan, without_first])
+@pytest.mark.parametrize("queries", [20, 3])
+def test_a_row_that_sees_no_key_is_zero(after: Step, queries: int) -> None:
+    check(network(scaled, hides_all, q=f"f32[2x6x{queries}x8]", after=after))
+
+
+@pytest.mark.parametrize("queries", [20, 3])
+def test_a_row_that_is_nan_is_zero_times_the_values(queries: int) -> None:
+    module = network(hides_all, after=without_nan, q=f"f32[1x2x{queries}x8]", shared=2)
+    inputs = {p.name: floats(*p.type.extents) for p in module.placeholders if p.name != "y"}
+    inputs["q"][0, 0, 2, 1], inputs["q"][0, 1, -1, 1] = np.nan, np.inf
+    inputs["v"][0, 3, 1, 0] = -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    np.testing.assert_allclose(glowpy.compile(module, "cpu")(inputs)["y"], expected, rtol=1e-5)
+    assert np.isnan(expected).any()
+    assert (expected == 0).any()
+
+
+def capped(f: Function, x: Any) -> Node:
+    cap = f.module.create_constant("cap", np.full(1, 3, np.float32))
+    return f.create_mul("capped", f.create_tanh("tanh", f.create_div("low", x, cap)), cap)
+
+
+def test_scores_that_are_capped() -> None:
+    module = network(scaled, capped, added)
+    (inst,) = attentions(module)
+    assert (inst.softcap, inst.scale) == (3.0, 0.25)
+    check(module)
+    check(network(capped, q="f32[2x6x2x8]"))
+    check(network(lambda f, x: f.create_tanh("t", x)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "chooses"),
+    [
+        ((chosen, added), (True, False)),
+        ((added, chosen), (False, True)),
+        ((chosen, lambda f, x: chosen(f, x, (2, 1, 1, 9), keeps=True)), (True, True)),
+    ],
+)
+def test_masks_that_choose_beside_others(
+    steps: tuple[Step, ...], chooses: tuple[bool, bool]
+) -> None:
+    module = network(*steps)
+    (inst,) = attentions(module)
+    assert (inst.bias_chooses, inst.mask_chooses) == chooses
+    check(module)
 
 
 def test_open_extents() -> None:
@@ -200,14 +281,14 @@ def test_without_keys_results_are_zero() -> None:
     "steps",
     [
         (added, scaled),
-        (chosen, added),
+        (added, capped),
+        (capped, capped),
         (added, added, added),
         (lambda f, x: f.create_exp("e", x),),
     ],
 )
 def test_what_is_left_alone(steps: tuple[Step, ...]) -> None:
-    program = compilation(network(*steps), "cpu").program
-    assert not any(isinstance(inst, CpuAttentionInst) for inst in program.ir.instructions)
+    assert not attentions(network(*steps))
 
 
 def test_scores_are_never_all_in_memory() -> None:
@@ -227,7 +308,7 @@ def test_tiles_fit_into_registers(variant: Any) -> None:
         (6, 1500, 1500),
         (64, 49, 49),
     ):
-        chosen = choose_attention(heads, queries, keys, 128, machine)
+        chosen = choose_attention(heads, queries, keys, 64, 64, machine)
         vectors = chosen.group // machine.lanes
         assert chosen.rows % chosen.group == 0 == chosen.group % chosen.tile_rows
         assert 1 <= chosen.units <= 15

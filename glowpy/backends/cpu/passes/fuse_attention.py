@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,15 +19,17 @@ from glowpy.graph.nodes_gen import (
     AddNode,
     BroadcastNode,
     DivNode,
+    IsNanNode,
     MatMulNode,
     MulNode,
     ReshapeNode,
     SelectNode,
     SoftmaxNode,
+    TanhNode,
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule
-from glowpy.opt.known import known
+from glowpy.opt.known import is_all, known
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Dim, Expr, likely_extent, product, static
 
@@ -45,9 +48,10 @@ _HIDDEN = -1e30
 class FuseAttentionPass(RewritePass):
     """Turns softmax(query @ key * scale + mask) @ value into `cpu_attention`, which never has all scores in memory.
 
-    Two masks may be added to the scores, or one may choose between them and a number; they are stored with keys as
-    rows. Heads that share keys and values read them once, where these were repeated for each. Tiles are for the
-    target, here AVX2. A mask that hides what comes after a query, and is known, is a number.
+    Scores may be capped: tanh(scores / c) * c. Two masks may be added to them then, or choose between them and a
+    number; they are stored with keys as rows. Weights may be made 0 where they are NaN, or for some queries. Heads that
+    share keys and values read them once, where these were repeated for each. Tiles are for the target, here AVX2. A
+    mask that hides what comes after a query, and is known, is a number.
 
     Before:
         %q, %out : f32[1x2x5x4]
@@ -70,8 +74,9 @@ class FuseAttentionPass(RewritePass):
         %kt = transpose(%k) {shuffle=[0,1,3,2]} : f32[1x2x4x7]
         %o_1 = reshape(%m) : f32[1x1x5x7]
         %o_2 = transpose(%o_1) {shuffle=[0,1,3,2]} : f32[1x1x7x5]
-        %o = cpu_attention(%q, %kt, %v, %o_2, %o_none) {scale=0.5, softcap=0.0, replaces=false, causal=false,
-            diagonal=0, units=2, rows=8, block=7, tile_keys=7, tile_rows=8, group=8} : f32[1x2x5x4]
+        %o = cpu_attention(%q, %kt, %v, %o_2, %o_none) {scale=0.5, softcap=0.0, bias_chooses=false,
+            mask_chooses=false, causal=false, diagonal=0, clears_nan=false, units=2, rows=8, block=7, tile_keys=7,
+            tile_rows=8, group=8} : f32[1x2x5x4]
         save(%o, %out)
     """
 
@@ -83,49 +88,91 @@ class FuseAttentionPass(RewritePass):
     @rule
     def fuse(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The product of weights and values, with all before it."""
-        softmax = _unshaped(n.lhs).node
-        if self.small or not isinstance(softmax, SoftmaxNode):
+        weights = _weights_of(_unshaped(n.lhs))
+        if self.small or weights is None:
             return None
+        softmax = weights.softmax
         if softmax.axis != softmax.type.rank - 1 or n.type.kind is not ElemKind.F32:
             return why.no("only softmax of f32 over keys is fused")
         scores = _scores_of(softmax.input)
         if scores is None:
             return why.no("softmax is of no product, or of one with more than scales and masks")
-        if any(value.num_users != 1 for value in (n.lhs, softmax.result, *scores.between)):
+        readers = 2 if weights.clears_nan else 1
+        between = (n.lhs, *weights.between, *scores.between)
+        if softmax.result.num_users != readers or any(value.num_users != 1 for value in between):
             return why.no("scores or weights are used elsewhere")
         heads = _heads_of(scores, n)
         if heads is None:
             return why.no("expected batches of heads, which share keys and values evenly if at all")
-        return self._fused(f, n, scores, heads)
+        return self._fused(f, n, scores, weights, heads)
 
-    def _fused(self, f: Function, n: MatMulNode, scores: _Scores, heads: _Heads) -> NodeValue:
+    def _fused(
+        self, f: Function, n: MatMulNode, scores: _Scores, weights: _Weights, heads: _Heads
+    ) -> NodeValue:
         batch, count, queries, _ = heads.query.shape
-        elements = heads.key.shape[2] + heads.value.shape[3]
         chosen = choose_attention(
             likely_extent(product((batch, count))),
             likely_extent(queries),
             likely_extent(heads.key.shape[3]),
-            likely_extent(elements),
+            likely_extent(heads.key.shape[2]),
+            likely_extent(heads.value.shape[3]),
             self.variant.machine_for(ElemKind.F32),
         )
         none = f.module.create_constant(f"{n.name}_none", np.zeros(0, np.float32), loc=n.loc)
-        alone = len(scores.masks) == 1
-        diagonals = [_diagonal(mask, queries, heads.key.shape[3], alone) for mask in scores.masks]
-        diagonal = next((one for one in diagonals if one is not None), None)
-        causal = diagonals.index(diagonal) if diagonal is not None else -1
+        causal, diagonal = _triangle(scores.masks, queries, heads.key.shape[3])
         kept = [mask for index, mask in enumerate(scores.masks) if index != causal]
         masks: list[Operand] = [_mask(f, n, mask) for mask in kept]
         masks += [none] * (_MASKS - len(masks))
+        chooses = [*(mask.fill is not None for mask in kept), False, False]
         result = create_cpu_attention(
             f, n.name, n.type.with_shape((*heads.query.shape[:3], heads.value.shape[3])),
             heads.query.build(f, n), heads.key.build(f, n), heads.value.build(f, n), *masks,
-            scale=scores.scale * heads.query.factor * heads.key.factor, softcap=0.0,
-            replaces=any(mask.fill is not None for mask in kept),
-            causal=diagonal is not None, diagonal=diagonal or 0,
+            scale=scores.scale * heads.query.factor * heads.key.factor, softcap=scores.softcap,
+            bias_chooses=chooses[0], mask_chooses=chooses[1],
+            causal=causal is not None, diagonal=diagonal, clears_nan=weights.clears_nan,
             units=chosen.units, rows=chosen.rows, block=chosen.block,
             tile_keys=chosen.tile_keys, tile_rows=chosen.tile_rows, group=chosen.group,
         )  # fmt: skip
-        return _shaped(f, n, result.result, n.type.shape)
+        whole = _shaped(f, n, result.result, n.type.shape)
+        if weights.cleared is None:
+            return whole
+        zero = f.create_splat(n.name, n.type.with_shape(()), 0.0)
+        cleared = _shaped(f, n, weights.cleared, weights.cleared.type.shape[-n.type.rank :])
+        return f.create_select(n.name, cleared, zero, whole).result
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What meets the values.
+
+    Attributes:
+        softmax: It, or what it is made of.
+        clears_nan: Whether weights that are NaN are 0.
+        cleared: Where all weights of a query are 0, or None.
+        between: All values after softmax.
+    """
+
+    softmax: SoftmaxNode
+    clears_nan: bool = False
+    cleared: NodeValue | None = None
+    between: tuple[NodeValue, ...] = ()
+
+
+def _weights_of(value: NodeValue) -> _Weights | None:
+    """Softmax, or a selection between zeros and it: by whether it is NaN, or for each query."""
+    node = value.node
+    if isinstance(node, SoftmaxNode):
+        return _Weights(node)
+    if not isinstance(node, SelectNode) or not is_all(node.lhs, 0.0):
+        return None
+    softmax, test = node.rhs.node, node.condition
+    if not isinstance(softmax, SoftmaxNode) or softmax.type != node.type:
+        return None
+    if isinstance(test.node, IsNanNode) and test.node.input is softmax.result:
+        return _Weights(softmax, clears_nan=True, between=(test, value))
+    if test.type.rank and test.type.shape[-1] == 1:
+        return _Weights(softmax, cleared=test, between=(value,))
+    return None
 
 
 @dataclass(frozen=True)
@@ -150,33 +197,38 @@ class _Scores:
     Attributes:
         product: Queries times keys.
         scale: What it is multiplied by.
+        softcap: What it is capped by then, or 0.
         masks: What follows, in order.
         between: All values from the product on.
     """
 
     product: MatMulNode
     scale: float
+    softcap: float
     masks: tuple[_Mask, ...]
     between: tuple[NodeValue, ...]
 
 
 def _scores_of(value: NodeValue) -> _Scores | None:
     """The scores that `value` is, looked at from the last of what was done with them."""
-    scale, masks, between = 1.0, list[_Mask](), list[NodeValue]()
+    scale, softcap, masks, between = 1.0, 0.0, list[_Mask](), list[NodeValue]()
     for _ in range(_STEPS):
         between.append(value)
         node = value.node
         if isinstance(node, MatMulNode):
-            fits = len(masks) <= 1 or (
-                len(masks) <= _MASKS and all(mask.fill is None for mask in masks)
+            fits = len(masks) <= _MASKS
+            return (
+                _Scores(node, scale, softcap, tuple(masks[::-1]), tuple(between)) if fits else None
             )
-            return _Scores(node, scale, tuple(masks[::-1]), tuple(between)) if fits else None
         factor = _scaled(node)
         if factor is not None:
             value, scale = factor[0], scale * factor[1]
             continue
-        # What is masked first would be scaled as well.
-        mask = _masked(node) if scale == 1 else None
+        if isinstance(node, TanhNode) and not softcap and scale:
+            value, softcap = node.input, scale  # tanh(x) * c is tanh(x * c / c) * c
+            continue
+        # What is masked first would be scaled, or capped, as well.
+        mask = _masked(node) if scale == 1 and not softcap else None
         if mask is not None:
             value = mask[0]
             masks.append(mask[1])
@@ -238,7 +290,7 @@ def _is_of_product(value: NodeValue) -> bool:
             value = node.rhs if node.rhs.type == node.type and node.rhs.node else node.lhs
         elif isinstance(node, DivNode):
             value = node.lhs
-        elif isinstance(node, ReshapeNode):
+        elif isinstance(node, ReshapeNode | TanhNode):
             value = node.input
         else:
             return False
@@ -349,7 +401,19 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
     return _Part(source, shape, swapped, factor)
 
 
-def _diagonal(mask: _Mask, queries: Dim, keys: Dim, alone: bool) -> int | None:
+def _triangle(masks: Sequence[_Mask], queries: Dim, keys: Dim) -> tuple[int | None, int]:
+    """Which mask hides what comes later, and how many keys after its own number a query sees; None and 0 if none does.
+
+    Nothing that it hides may come back by a mask that chooses after it.
+    """
+    for index, mask in enumerate(masks):
+        diagonal = _diagonal(mask, queries, keys, alone=len(masks) == 1)
+        if diagonal is not None and all(later.fill is None for later in masks[index + 1 :]):
+            return index, diagonal
+    return None, 0
+
+
+def _diagonal(mask: _Mask, queries: Dim, keys: Dim, *, alone: bool) -> int | None:
     """How many keys after its own number a query sees at most, where a mask says no more and each sees one; else None.
 
     What it hides becomes so low that its weight is 0, whatever the score was: of a mask that is not alone -infinity,
@@ -359,10 +423,10 @@ def _diagonal(mask: _Mask, queries: Dim, keys: Dim, alone: bool) -> int | None:
     if _core(value.type.shape) != _core((queries, keys)):
         return None
     array = known(value)
-    if array is None or (mask.fill is not None and mask.fill > _HIDDEN):
+    lowest = _HIDDEN if alone else -np.inf
+    if array is None or (mask.fill is not None and mask.fill > lowest):
         return None
     array = array.reshape(static((queries, keys)))
-    lowest = _HIDDEN if alone else -np.inf
     hidden = array <= lowest if mask.fill is None else array != mask.keeps
     diagonal = int(np.count_nonzero(~hidden[0])) - 1
     rows, columns = (np.arange(size) for size in array.shape)

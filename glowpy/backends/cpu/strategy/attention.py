@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import MAX_PIXELS
+from glowpy.backends.cpu.strategy.product import MAX_PIXELS, Problem, step_limits
 from glowpy.support.symbolic import ceil_div
 
-__all__ = ["AttentionDecision", "choose_attention"]
+__all__ = ["AttentionDecision", "KeyTile", "choose_attention", "key_tiles"]
 
 _ROWS = 128
 """Queries of an item that share a block of keys and values, where not all of a head stay in the second-level cache."""
@@ -44,26 +44,57 @@ class AttentionDecision:
     group: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeyTile:
+    """So many keys of a tile of scores.
+
+    Attributes:
+        keys: Of a tile.
+        vectors: Of queries.
+        cycles: What the model says the scores of a group of queries take, with all keys.
+        limit: What decides how long a step takes.
+    """
+
+    keys: int
+    vectors: int
+    cycles: float
+    limit: str
+
+
+def key_tiles(queries: int, keys: int, depth: int, machine: Machine) -> list[KeyTile]:
+    """All tiles of scores that fit into registers, the best first. The last keys are as many as those of others."""
+    vectors = _VECTORS if queries > machine.lanes or machine.lanes == 1 else 1
+    most = min((machine.vector_registers - vectors - 1) // vectors, _MOST_TILE, MAX_PIXELS)
+    problem = Problem(1, keys, vectors * machine.lanes, 1, depth, depth)
+    tiles = []
+    for size in range(1, max(most, 1) + 1):
+        limits = step_limits(problem, machine, size, vectors, vectors * machine.lanes)
+        limit = max(limits, key=lambda name: limits[name])
+        tile = depth * limits[limit] + machine.tile_overhead + size * vectors
+        tiles.append(KeyTile(size, vectors, ceil_div(keys, size) * tile, limit))
+    return sorted(tiles, key=lambda tile: (tile.cycles, -tile.keys))
+
+
 def choose_attention(
-    heads: int, queries: int, keys: int, sizes: int, machine: Machine
+    heads: int, queries: int, keys: int, depth: int, width: int, machine: Machine
 ) -> AttentionDecision:
     """For so many heads, of all of a batch, with so many queries and keys each; all are at least 1.
 
-    `sizes` is the elements of a key and a value. Where all of a head stay in the second-level cache, a group of queries
-    is done with before the next, so that scratch memory is small.
+    `depth` and `width` are the elements of a key and a value. Where all of a head stay in the second-level cache, a
+    group of queries is done with before the next, so that scratch memory is small. A block is some whole tiles of keys.
     """
-    vectors = _VECTORS if queries > machine.lanes or machine.lanes == 1 else 1
-    group = vectors * machine.lanes
-    most = min((machine.vector_registers - vectors - 1) // vectors, _MOST_TILE, MAX_PIXELS)
-    block = ceil_div(keys, ceil_div(keys, _MOST_KEYS))
-    stays = keys * sizes * machine.element_bytes <= machine.second_cache
+    tiles = key_tiles(queries, keys, depth, machine)
+    tile = tiles[0]
+    group = tile.vectors * machine.lanes
+    tiles_of_block = ceil_div(ceil_div(keys, tile.keys), ceil_div(keys, _MOST_KEYS))
+    stays = keys * (depth + width) * machine.element_bytes <= machine.second_cache
     rows = group if stays else ceil_div(min(queries, _ROWS), group) * group
     items = heads * ceil_div(queries, rows)
     return AttentionDecision(
         ceil_div(items, max(items // _LEAST_UNITS, 1)),
         rows,
-        block,
-        ceil_div(block, ceil_div(block, max(most, 1))),
-        max(size for size in range(1, max(most, 1) + 1) if group % size == 0),
+        min(tiles_of_block * tile.keys, keys),
+        tile.keys,
+        max(size for size in range(1, len(tiles) + 1) if group % size == 0),
         group,
     )

@@ -9,12 +9,14 @@ from itertools import islice
 from math import prod
 
 from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
     CpuStrassenInst,
     CpuWinogradInst,
 )
+from glowpy.backends.cpu.strategy.attention import choose_attention, key_tiles
 from glowpy.backends.cpu.strategy.depthwise import depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
@@ -134,6 +136,8 @@ def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Ite
             yield _depthwise(inst, machine_for(inst.input.type.kind))
         elif isinstance(inst, CpuWinogradInst):
             yield _winograd(inst, machine_for(inst.input.type.kind))
+        elif isinstance(inst, CpuAttentionInst):
+            yield _attention(inst, machine_for(inst.query.type.kind))
         elif isinstance(inst, CpuStrassenInst):
             yield _strassen(inst, machine_for(inst.lhs.type.kind))
         elif type(inst) in _problem_of:
@@ -203,6 +207,30 @@ def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
         best is None
         or (best.pixels, best.vectors, best.slab, best.bands, best.pairs)
         != tuple(inst.attrs[name] for name in free),
+    )
+
+
+def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
+    """The rows are the tiles of scores, and how long all scores of a group of queries take by each."""
+    batch, heads, queries, depth = inst.query.type.likely
+    keys, width = inst.value.type.likely[2:]
+    best = choose_attention(max(batch * heads, 1), queries, max(keys, 1), depth, width, machine)
+    free = ("rows", "block", "tile_keys", "tile_rows", "group")
+    numbers = {"heads": batch * heads, "queries": queries, "keys": keys, "depth": depth}
+    tiles = key_tiles(queries, max(keys, 1), depth, machine)
+    shown = [one for i, one in enumerate(tiles) if i < _SHOWN or one.keys == inst.tile_keys]
+    return Explanation(
+        inst.name,
+        inst.SCHEMA.mnemonic,
+        {**numbers, "width": width},
+        {name: inst.attrs[name] for name in free},
+        inst.units,
+        (),
+        tuple(
+            Row(one.keys, one.vectors, one.keys, one.cycles, one.limit, one.keys == inst.tile_keys)
+            for one in shown
+        ),
+        asdict(best) != {name: inst.attrs[name] for name in (*free, "units")},
     )
 
 
