@@ -215,6 +215,20 @@ Op(
     no_derivative=_LATE,
 )
 Op(
+    "CpuWeightedGather",
+    "Slices of input along dimension `axis`, not the last one, each the sum of several times weights: those of indices[i], with weights[i], for slice i. "
+    "Negative indices count from the end, others are clamped into the range.",
+    inputs=["input", "indices", "weights"],
+    attrs=[integer("axis")],
+    traits=["typed"],
+    rows=["result", "input"],
+    kernel={"input": FLOATS},
+    mixed={kind: {"indices": "i64"} for kind in FLOATS},
+    quant="refused",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
     "CpuWinograd",
     "A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; "
     "tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.",

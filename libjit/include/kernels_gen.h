@@ -410,6 +410,10 @@ void libjit_cpu_strassen_f32(float *result, const float *lhs, const float *sums,
 /* The sums of the quarters of a left side [..., K] that `cpu_strassen` multiplies: [4, ceil(M / 2), K / 2]. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_strassen_sums_f32(float *result, const float *lhs, const ints_t *result_shape, const ints_t *lhs_shape, dim_t first_unit, dim_t last_unit);
 
+/* Slices of input along dimension `axis`, not the last one, each the sum of several times weights: those of indices[i], with weights[i], for slice i. Negative indices count from the end, others are clamped into the range. (classgen/specs/backend_cpu.py) */
+void libjit_cpu_weighted_gather_f32(float *result, const float *input, const int64_t *indices, const float *weights, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *weights_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
+void libjit_cpu_weighted_gather_f64(double *result, const double *input, const int64_t *indices, const double *weights, const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *weights_shape, const ints_t *result_strides, const ints_t *input_strides, dim_t axis);
+
 /* A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each. (classgen/specs/backend_cpu.py) */
 void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work, const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *work_shape, const ints_t *result_strides, const ints_t *input_strides, const ints_t *kernels, const ints_t *pads, dim_t group, const ints_t *patch, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t bands, dim_t blocks, dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue, const void *env);
 

@@ -1,6 +1,7 @@
 /// Indexed access.
 #include "kernels_gen.h"
 #include "libjit.h"
+#include "walk.h"
 
 /// Where an index leads. A negative one counts from the end. One out of range leads to the nearest place, because indices are
 /// data and must not reach foreign memory.
@@ -49,6 +50,46 @@ INLINE dim_t place_of(int64_t index, dim_t extent) {
       }                                                                                                                       \
     }                                                                                                                         \
   }
+
+/// Slices of input along dimension `axis`, each the sum of several times weights: a slice is read while it is near, and written once.
+#define WEIGHTED_GATHER(suffix, type)                                                                                         \
+  KERNEL void libjit_cpu_weighted_gather_##suffix(                                                                            \
+      type *restrict result, const type *restrict input, const int64_t *restrict indices, const type *restrict weights,       \
+      const ints_t *result_shape, const ints_t *input_shape, const ints_t *indices_shape, const ints_t *weights_shape,        \
+      const ints_t *result_strides, const ints_t *input_strides, dim_t axis) {                                                \
+    walk_t walk = walk_over(input_shape, result_strides, input_strides), before = walk, after = walk;                         \
+    dim_t own = MAX_RANK + 1 + axis - input_shape->size;                                                                      \
+    UNROLL for (dim_t i = 0; i <= MAX_RANK; i++) {                                                                            \
+      before.loop[i].size = i < own ? walk.loop[i].size : 1;                                                                  \
+      after.loop[i].size = i > own ? walk.loop[i].size : 1;                                                                   \
+    }                                                                                                                         \
+    before = merge_loops(before);                                                                                             \
+    after = merge_loops(after);                                                                                               \
+    loop_t row = take_loop(&after, ANY_LOOP);                                                                                 \
+    dim_t outer = iterations(&before), rows = iterations(&after), picks = indices_shape->at[0], taps = indices_shape->at[1];  \
+    dim_t extent = input_shape->at[axis], to_step = result_strides->at[axis], from_step = input_strides->at[axis];            \
+    for (dim_t o = 0; o < outer; o++) {                                                                                       \
+      loop_t image = locate(&before, o);                                                                                      \
+      for (dim_t i = 0; i < picks; i++) {                                                                                     \
+        for (dim_t r = 0; r < rows; r++) {                                                                                    \
+          loop_t place = locate(&after, r);                                                                                   \
+          type *to = result + image.to + i * to_step + place.to;                                                              \
+          const type *from = input + image.from + place.from;                                                                 \
+          for (dim_t k = 0; k < row.size; k++) {                                                                              \
+            type sum = 0;                                                                                                     \
+            for (dim_t t = 0; t < taps; t++) {                                                                                \
+              type term = from[place_of(indices[i * taps + t], extent) * from_step + k * row.from] * weights[i * taps + t];              \
+              sum = t ? sum + term : term;                                                                                    \
+            }                                                                                                                 \
+            to[k * row.to] = sum;                                                                                                    \
+          }                                                                                                                   \
+        }                                                                                                                     \
+      }                                                                                                                       \
+    }                                                                                                                         \
+  }
+
+WEIGHTED_GATHER(f32, float)
+WEIGHTED_GATHER(f64, double)
 
 #define GATHERS(suffix, type)        \
   GATHER(suffix, type, i32, int32_t) \

@@ -37,6 +37,7 @@ from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
+from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
@@ -151,6 +152,7 @@ class CpuBackend(Backend):
         passes = (
             WidenHalvesPass(self._computes),
             MergeProductsPass(small),
+            WeighGathersPass(),
             FuseAttentionPass(variant, small=small),
             FuseNormPass(variant, small=small),
             *tuning,

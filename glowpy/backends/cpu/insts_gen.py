@@ -29,6 +29,7 @@ __all__ = [
     "CpuStandardizeInst",
     "CpuStrassenInst",
     "CpuStrassenSumsInst",
+    "CpuWeightedGatherInst",
     "CpuWinogradInst",
 ]
 
@@ -605,6 +606,34 @@ class CpuStrassenSumsInst(Instruction):
 
 
 @final
+class CpuWeightedGatherInst(Instruction):
+    """Slices of input along dimension `axis`, not the last one, each the sum of several times weights: those of indices[i], with weights[i], for slice i. Negative indices count from the end, others are clamped into the range.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_weighted_gather",
+        (
+            OperandSpec("result", Access.OUT, Layout.ROWS),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+            OperandSpec("indices", Access.IN),
+            OperandSpec("weights", Access.IN),
+        ),
+        (AttrSpec("axis", "int"),),
+        frozenset({Trait.TYPED}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    indices = OperandField(2)
+    weights = OperandField(3)
+    axis = AttrField[int]()
+
+
+@final
 class CpuWinogradInst(Instruction):
     """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
@@ -668,6 +697,7 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
+    CpuWeightedGatherInst,
     CpuWinogradInst,
 )
 """Every class of this file, in order of declaration."""

@@ -28,6 +28,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
+    CpuWeightedGatherInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import (
@@ -198,6 +199,16 @@ def _multiply(result: Tensor, lhs: Tensor, rhs: Array) -> None:
 @interpret(CpuPackMatrixInst)
 def _cpu_pack_matrix(result: Tensor, input: Tensor, *, block: int) -> None:
     result.array[...] = pack_matrix(input.array, block, dot_of(input.type.kind))
+
+
+@interpret(CpuWeightedGatherInst)
+def _cpu_weighted_gather(
+    result: Tensor, input: Tensor, indices: Tensor, weights: Tensor, *, axis: int
+) -> None:
+    places, extent = indices.array, input.type.extents[axis]
+    taken = np.take(input.array, places + extent * (places < 0), axis, mode="clip")
+    factors = weights.array.reshape(*weights.array.shape, *(1,) * (input.type.rank - axis - 1))
+    result.array[...] = (taken * factors).sum(axis + 1)
 
 
 def _unpacked(recurrence: Tensor, last_h: Tensor) -> Tensor:

@@ -340,6 +340,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("lhs", ("f32",)),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_weighted_gather": KernelSpec(
+        "cpu_weighted_gather",
+        "libjit_cpu_weighted_gather",
+        (("input", ("f32", "f64")),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_winograd": KernelSpec(
         "cpu_winograd",
         "libjit_cpu_winograd",

@@ -33,6 +33,7 @@ __all__ = [
     "CpuStandardizeNode",
     "CpuStrassenNode",
     "CpuStrassenSumsNode",
+    "CpuWeightedGatherNode",
     "CpuWinogradNode",
     "create_cpu_attention",
     "create_cpu_block_matmul",
@@ -49,6 +50,7 @@ __all__ = [
     "create_cpu_standardize",
     "create_cpu_strassen",
     "create_cpu_strassen_sums",
+    "create_cpu_weighted_gather",
     "create_cpu_winograd",
 ]
 
@@ -550,6 +552,30 @@ class CpuStrassenSumsNode(Node):
     )
 
     lhs = InputField(0)
+
+
+@final
+class CpuWeightedGatherNode(Node):
+    """Slices of input along dimension `axis`, not the last one, each the sum of several times weights: those of indices[i], with weights[i], for slice i. Negative indices count from the end, others are clamped into the range.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_weighted_gather",
+        ("input", "indices", "weights"),
+        (AttrSpec("axis", "int"),),
+        ("result",),
+        frozenset({Trait.TYPED}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    indices = InputField(1)
+    weights = InputField(2)
+    axis = AttrField[int]()
 
 
 @final
@@ -1105,6 +1131,35 @@ def create_cpu_strassen_sums(
     return f.create(CpuStrassenSumsNode, name, (lhs,), attrs, result_type, loc)
 
 
+def create_cpu_weighted_gather(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    indices: Operand,
+    weights: Operand,
+    *,
+    axis: int,
+    loc: Loc | None = None,
+) -> CpuWeightedGatherNode:
+    """Slices of input along dimension `axis`, not the last one, each the sum of several times weights: those of indices[i], with weights[i], for slice i. Negative indices count from the end, others are clamped into the range."""
+    attrs: dict[str, Attr] = {
+        "axis": axis,
+    }
+    return f.create(
+        CpuWeightedGatherNode,
+        name,
+        (
+            input,
+            indices,
+            weights,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 def create_cpu_winograd(
     f: Function,
     name: str,
@@ -1166,6 +1221,7 @@ NODES: tuple[type[Node], ...] = (
     CpuStandardizeNode,
     CpuStrassenNode,
     CpuStrassenSumsNode,
+    CpuWeightedGatherNode,
     CpuWinogradNode,
 )
 """Every class of this file, in order of declaration."""

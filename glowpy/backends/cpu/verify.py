@@ -23,6 +23,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuRowMatmulInst,
     CpuStandardizeInst,
     CpuStrassenInst,
+    CpuWeightedGatherInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.nodes_gen import (
@@ -35,6 +36,7 @@ from glowpy.backends.cpu.nodes_gen import (
     CpuPlainMatmulNode,
     CpuRowMatmulNode,
     CpuStandardizeNode,
+    CpuWeightedGatherNode,
 )
 from glowpy.backends.cpu.packing import dot_of, packed_shape
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
@@ -186,6 +188,25 @@ def _pack_matrix(n: CpuPackMatrixNode | CpuPackMatrixInst) -> Iterator[str]:
     shape = packed_shape(input.shape, n.block, dot_of(input.kind))
     if result.kind is not input.kind or result.shape != shape:
         yield f"expected a result of {input.kind.value}{list(shape)}, got {result}"
+
+
+@verify(CpuWeightedGatherNode)
+@verify_inst(CpuWeightedGatherInst)
+def _weighted_gather(n: CpuWeightedGatherNode | CpuWeightedGatherInst) -> Iterator[str]:
+    input, indices, weights = n.input.type, n.indices.type, n.weights.type
+    if not 0 <= n.axis < input.rank - 1:
+        yield f"expected an axis from 0 to {input.rank - 2}, got {n.axis}"
+        return
+    if lowest(input.shape[n.axis]) < 1:
+        yield f"expected something to gather, got {input}"
+    if indices.kind is not ElemKind.I64 or weights.kind is not input.kind:
+        yield f"expected indices of i64 and weights of {input.kind.value}, got {indices} and {weights}"
+    if indices.rank != 2 or indices.shape != weights.shape or lowest(indices.shape[1]) < 1:
+        yield f"expected indices and weights for each slice, got {indices} and {weights}"
+        return
+    shape = (*input.shape[: n.axis], indices.shape[0], *input.shape[n.axis + 1 :])
+    if n.result.type != input.with_shape(shape):
+        yield f"expected a result of {input.with_shape(shape)}, got {n.result.type}"
 
 
 def _kinds(input: _Typed, result: _Typed, **weights: _Typed) -> Iterator[str]:

@@ -17,6 +17,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStrassenSumsInst,
+    CpuWeightedGatherInst,
 )
 from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.strategy import cut, work
@@ -111,6 +112,8 @@ ROWS = [
         {**_CELL, "functions": (1,)},
     ),
     Row(CpuPackMatrixInst, "f32[6x2x5x16] f32[6x5x20]", {"block": 16}),
+    Row(CpuWeightedGatherInst, "f32[6x8x9] f32[6x5x9] i64[8x2] f32[8x2]", {"axis": 1}),
+    Row(CpuWeightedGatherInst, "f64[8x9] f64[5x9] i64[8x3] f64[8x3]", {"axis": 0}),
     Row(CpuRowMatmulInst, "f32[6x1x20] f32[6x1x7] f32[6x7x20]"),
     Row(CpuRowMatmulInst, "f64[8x1x9] f64[8x1x16] f64[8x16x9]"),
     Row(CpuStrassenSumsInst, "f32[4x40x96] f32[2x40x192]"),

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isqrt
 
-from glowpy.backends.cpu.insts_gen import CpuPackMatrixInst, CpuRowMatmulInst
+from glowpy.backends.cpu.insts_gen import (
+    CpuPackMatrixInst,
+    CpuRowMatmulInst,
+    CpuWeightedGatherInst,
+)
 from glowpy.core.schema import Layout
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
@@ -229,6 +233,13 @@ def _gather(inst: GatherInst) -> Iterator[Dimension]:
         yield Along(inst.axis + axis), None, Along(axis)
     for axis in range(inst.axis + 1, inst.input.type.rank):
         yield Along(axis + inst.indices.type.rank - 1), Along(axis), None
+
+
+@_rules(CpuWeightedGatherInst)
+def _weighted_gather(inst: CpuWeightedGatherInst) -> Iterator[Dimension]:
+    for axis in range(inst.axis):
+        yield Along(axis), Along(axis), None, None
+    yield Along(inst.axis), None, Along(0), Along(0)
 
 
 @_rules(LookupTableInst, FindInst)

@@ -1,0 +1,99 @@
+"""Where a weighted sum of gathers is one instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from glowpy import Module, parse_type
+from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode
+from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
+from glowpy.engine import evaluate
+from glowpy.graph.node import NodeValue
+from glowpy.passes import PassContext
+from glowpy.support.symbolic import symbol
+from tests.unit.networks import arrays_for, check_on_cpu
+
+SYMBOLS = {name: symbol(name, 1, 9) for name in "nw"}
+
+
+def network(
+    input: str,
+    axes: Sequence[int],
+    *,
+    count: int = 5,
+    weighted: bool = True,
+    twice: bool = False,
+    computed: bool = False,
+    into: int = 0,
+) -> Module:
+    """A sum of gathers along axes, which may become some channels of a concat."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type(input, SYMBOLS))
+    f = module.create_function("main")
+    rng = np.random.default_rng(count)
+    source = f.create_exp("exp", x).result
+    total: NodeValue | None = None
+    for axis in axes:
+        places = rng.integers(-2, 2, count)
+        indices = (
+            module.create_placeholder("i", parse_type(f"i64[{count}]")).value
+            if computed
+            else module.create_constant("i", places).value
+        )
+        term = f.create_gather("g", source, indices, axis).result
+        if twice:
+            f.create_save("save", term, module.create_placeholder("z", term.type))
+        if weighted:
+            shape = (count, *(1,) * (x.type.rank - 1 - axis))
+            weights = rng.standard_normal(shape).astype(x.type.kind.dtype)
+            term = f.create_mul("m", term, module.create_constant("w", weights)).result
+        total = term if total is None else f.create_add("a", total, term).result
+    assert total is not None
+    if into:
+        total = f.create_concat("c", [f.create_neg("n", total), total], into).result
+    f.create_save("save", total, module.create_placeholder("y", total.type))
+    return module
+
+
+def weighed(module: Module, reasons: list[str] | None = None) -> list[int]:
+    """How many gathers each of the instructions stands for."""
+    ctx = PassContext(evaluate, explain=None if reasons is None else reasons.append)
+    WeighGathersPass().run(module.main, ctx)
+    nodes = [node for node in module.main.nodes if isinstance(node, CpuWeightedGatherNode)]
+    return [node.indices.type.extents[1] for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("module", "gathers"),
+    [
+        (network("f32[2x3x5x19]", (1, 1)), 2),
+        (network("f32[2x3x5x19]", (2, 2, 2, 2)), 4),
+        (network("f32[2x3x5x19]", (1, 1), into=3), 2),
+        (network("f32[2x3x5x1]", (1, 1), into=3), 2),
+        (network("f64[4x7]", (0, 0, 0), weighted=False), 3),
+        (network("f32[n x 4 x w x 6]", (1, 1)), 2),
+        (network("f32[3x0x6]", (0, 0)), 2),
+    ],
+)
+def test_a_sum_is_one_instruction(module: Module, gathers: int) -> None:
+    assert weighed(module.clone()) == [gathers]
+    check_on_cpu(module, arrays_for(module.placeholders, 0, {"n": 2, "w": 7}))
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (network("f32[2x3x5x4]", (1, 1), computed=True), ""),
+        (network("f32[2x3x5x4]", (1, 1), twice=True), ""),
+        (network("f32[2x3x3x4]", (1, 2), count=3), "not of one tensor along one dimension"),
+        (network("f32[2x5]", (1, 1)), "slices have single elements"),
+        (network("i32[2x3x5x4]", (1, 1), weighted=False), ""),
+    ],
+)
+def test_what_is_left_alone(module: Module, reason: str) -> None:
+    reasons: list[str] = []
+    assert weighed(module.clone(), reasons) == []
+    assert reason in "\n".join(reasons)
