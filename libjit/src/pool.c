@@ -165,7 +165,8 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
 INLINE bool lie_inside(axis_t axis, dim_t place) {
   dim_t from = place * axis.stride - axis.begin;
   dim_t to = from + (POOL_TILE - 1) * axis.stride + (axis.kernel - 1) * axis.step;
-  bool overlap = axis.stride <= (axis.kernel - 1) * axis.step;
+  // With strides few elements are shared, which takes longer than to load them where vectors are short.
+  bool overlap = axis.stride <= (axis.kernel - 1) * axis.step && (axis.stride == 1 || VECTOR_BYTES == 64);
   return overlap && axis.kernel <= POOL_TAPS && place + POOL_TILE <= axis.result && from >= 0 && to < axis.extent;
 }
 
