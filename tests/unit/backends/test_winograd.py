@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -104,6 +105,7 @@ def mnemonics(module: Module, backend: CpuBackend | None = None) -> list[str]:
     ("x", "outputs", "kernels", "pads", "group"),
     [
         ("f32[1x14x14x64]", 48, (3, 3), (1, 1, 1, 1), 1),
+        ("f32[1x7x7x512]", 64, (3, 3), (1, 1, 1, 1), 1),
         ("f32[3x23x17x33]", 40, (3, 3), (0, 2, 1, 0), 1),
         ("f32[1x12x60x32]", 33, (1, 7), (0, 3, 0, 3), 1),
         ("f32[2x16x9x32]", 32, (5, 5), (2, 2, 2, 2), 1),
@@ -205,6 +207,27 @@ def test_units_are_for_two_threads(shape: tuple[int, ...], depth: int) -> None:
     assert abs(sum(units[:half]) - sum(units[half:])) <= tiles % 2 * blocks
 
 
+def test_few_patches_have_fewer_points() -> None:
+    """Where an image has few pixels, the weights of large patches take longer to read than they save."""
+    few, many = (
+        choose_winograd((1, size, size, depth), depth, (3, 3), 1, MACHINE, 1e12)
+        for size, depth in ((7, 512), (56, 64))
+    )
+    assert few is not None
+    assert many is not None
+    assert prod(few.patch) < 36 <= prod(many.patch)
+
+
+def test_weights_that_come_from_memory_are_read_by_larger_slabs() -> None:
+    few, many = (
+        choose_winograd((1, 28, 28, depth), depth, (3, 3), 1, MACHINE, 1e12) for depth in (64, 512)
+    )
+    assert few is not None
+    assert many is not None
+    assert few.slab * prod(few.patch) * 64 * 4 < MACHINE.second_cache
+    assert many.slab * prod(many.patch) * 512 * 4 > MACHINE.second_cache
+
+
 def test_what_was_decided_is_explained() -> None:
     text = compilation(network("f32[1x56x56x64]", 64, (3, 3), (1,) * 4), CpuBackend()).text(
         "strategy"
@@ -212,7 +235,7 @@ def test_what_was_decided_is_explained() -> None:
     assert text.startswith(
         "%conv = cpu_winograd: height 56, width 56, channels 64, depth 64, direct "
     )
-    assert re.search(r"direct [\d,]+ cycles, 6x6 [\d,]+ cycles, 6x8 ", text)
+    assert re.search(r"direct [\d,]+ cycles, 4x4 [\d,]+ cycles, 4x6 ", text)
     assert re.search(r"^  patch=\(\d, \d\), tile_pixels=\d+, tile_vectors=\d+, slab=", text, re.M)
     assert re.search(r"^  \d+ units, inner loops: .*spread \dx\d, collect \dx\d$", text, re.M)
     assert "overridden" not in text
