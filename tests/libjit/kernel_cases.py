@@ -199,6 +199,22 @@ def _gather(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         yield Case({"input": x, "indices": indices}, {"result": result}, {"axis": axis})
 
 
+def _cpu_weighted_gather(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
+    (suffix,) = suffixes
+    rng, limits = np.random.default_rng(lanes), np.iinfo(np.int64)
+    shapes = ((5, 1), 0), ((2, 3, 5, lanes + 3), 1), ((2, 3, 5, lanes + 3), 2), ((3, 2, 0), 1)
+    for (shape, axis), counts in itertools.product(shapes, ((1, 1), (7, 2), (4, 4))):
+        extent = shape[axis]
+        indices = rng.integers(-2 * extent, 2 * extent, counts)
+        indices.flat[1:3] = limits.min, limits.max
+        places = np.clip(np.where(indices < 0, indices + extent, indices), 0, extent - 1)
+        x, weights = numbers(suffix, shape), numbers(suffix, counts)
+        factors = weights.reshape(*counts, *(1,) * (len(shape) - axis - 1))
+        result = (np.take(x, places, axis) * factors).sum(axis + 1)
+        operands = {"input": x, "indices": indices, "weights": weights}
+        yield Case(operands, {"result": result}, {"axis": axis}, rtol=1e-5, atol=1e-5)
+
+
 # --------------------------------------------------------------------------- reductions, running sums
 
 _REDUCED: list[tuple[Shape, Shape]] = [
@@ -539,6 +555,7 @@ def _lookup_table(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 Maker = Callable[[tuple[str, ...], int], Iterator[Case]]
 MAKERS: dict[str, Maker] = {
+    "cpu_weighted_gather": _cpu_weighted_gather,
     "gather": _gather,
     "lookup_table": _lookup_table,
     "transpose": _transpose,

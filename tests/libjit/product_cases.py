@@ -569,25 +569,6 @@ def _cpu_strassen_sums(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
             yield Case({"lhs": lhs}, {"result": left_sums(lhs)}, {})
 
 
-def _cpu_weighted_gather(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
-    (suffix,) = suffixes
-    rng = np.random.default_rng(lanes)
-    for shape, axis in (
-        ((5, 1), 0),
-        ((2, 3, 5, lanes + 3), 1),
-        ((2, 3, 5, lanes + 3), 2),
-        ((3, 2, 0), 1),
-    ):
-        for picks, taps in ((1, 1), (7, 2), (4, 4)):
-            x, weights = numbers(suffix, shape), numbers(suffix, (picks, taps))
-            places = rng.integers(0, shape[axis], (picks, taps))
-            factors = weights.reshape(*weights.shape, *(1,) * (len(shape) - axis - 1))
-            result = (np.take(x, places, axis) * factors).sum(axis + 1)
-            indices = np.where(rng.integers(0, 2, places.shape), places, places - shape[axis])
-            operands = {"input": x, "indices": indices, "weights": weights}
-            yield Case(operands, {"result": result}, {"axis": axis}, rtol=1e-5, atol=1e-5)
-
-
 MAKERS: dict[str, Maker] = {
     "mat_mul": _mat_mul,
     "cpu_block_matmul": _cpu_block_matmul,
@@ -600,7 +581,6 @@ MAKERS: dict[str, Maker] = {
     "cpu_row_matmul": _cpu_row_matmul,
     "cpu_strassen": _cpu_strassen,
     "cpu_strassen_sums": _cpu_strassen_sums,
-    "cpu_weighted_gather": _cpu_weighted_gather,
     "cpu_winograd": _cpu_winograd,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

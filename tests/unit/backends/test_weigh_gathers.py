@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from onnx import helper
 
+import glowpy
 from glowpy import Module, parse_type
-from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode
+from glowpy.backends.cpu.insts_gen import CpuWeightedGatherInst
+from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode, create_cpu_weighted_gather
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
-from glowpy.engine import evaluate
+from glowpy.engine import compilation, evaluate
 from glowpy.graph.node import NodeValue
+from glowpy.graph.verifier import verify_module
+from glowpy.ir.insts_gen import GatherInst
 from glowpy.passes import PassContext
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
+from tests.onnx.comparison import graph_model, info
 from tests.unit.networks import arrays_for, check_on_cpu
 
 SYMBOLS = {name: symbol(name, 1, 9) for name in "nw"}
@@ -41,7 +48,7 @@ def network(
         indices = (
             module.create_placeholder("i", parse_type(f"i64[{count}]")).value
             if computed
-            else module.create_constant("i", places).value
+            else module.create_constant("i", 4 * places).value  # some are out of range
         )
         term = f.create_gather("g", source, indices, axis).result
         if twice:
@@ -97,3 +104,40 @@ def test_what_is_left_alone(module: Module, reason: str) -> None:
     reasons: list[str] = []
     assert weighed(module.clone(), reasons) == []
     assert reason in "\n".join(reasons)
+
+
+@pytest.mark.parametrize(("mode", "taps"), [("linear", 2), ("cubic", 4)])
+def test_resizing_is_an_instruction_for_each_dimension(mode: str, taps: int) -> None:
+    """And the interpreter runs the lowered program as well."""
+    x = np.random.default_rng(0).standard_normal((1, 8, 9, 3), np.float32)
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode=mode)
+    scales = {"scales": np.array([1, 1.5, 2, 1], np.float32)}
+    output = helper.make_empty_tensor_value_info("y")
+    module = glowpy.load(graph_model([node], [info("x", x)], [output], 19, scales))
+    program = compilation(module, "cpu").program
+    gathers = [inst for inst in program.ir.instructions if isinstance(inst, CpuWeightedGatherInst)]
+    assert [inst.weights.type.extents for inst in gathers] == [(18, taps), (12, taps)]
+    assert not any(isinstance(inst, GatherInst) for inst in program.ir.instructions)
+    lowered = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())
+    (result,), (expected,) = (run({"x": x}).values() for run in (lowered, glowpy.compile(module)))
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("types", "axis", "message"),
+    [
+        ("f32[4x3] f32[5x3] i64[5x2] f32[5x2]", 1, "expected an axis from 0 to 0, got 1"),
+        ("f32[0x3] f32[5x3] i64[5x2] f32[5x2]", 0, "expected something to gather"),
+        ("f32[4x3] f32[5x3] i32[5x2] f32[5x2]", 0, "expected indices of i64"),
+        ("f32[4x3] f32[5x3] i64[5x2] f64[5x2]", 0, "and weights of f32"),
+        ("f32[4x3] f32[5x3] i64[5x2] f32[5x1]", 0, "indices and weights for each slice"),
+        ("f32[4x3] f32[6x3] i64[5x2] f32[5x2]", 0, "expected a result of f32.5x3."),
+    ],
+)
+def test_types_are_verified(types: str, axis: int, message: str) -> None:
+    module = Module()
+    input, result, indices, weights = map(parse_type, types.split())
+    operands = [module.create_placeholder("x", one) for one in (input, indices, weights)]
+    create_cpu_weighted_gather(module.create_function("main"), "g", result, *operands, axis=axis)
+    with pytest.raises(UserError, match=message):
+        verify_module(module)
