@@ -32,6 +32,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStrassenInst,
+    CpuWeightedGatherInst,
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.peaks import Access, Peaks
@@ -274,6 +275,8 @@ def _operands(inst: Instruction) -> Iterator[tuple[Value, Access, int]]:
             (size,) = static([ref.value.type.size])
             if isinstance(inst, GatherInst | DynamicSliceInst) and ref.name == "input":
                 size = min(size, inst.result.type.room)
+            if isinstance(inst, CpuWeightedGatherInst) and ref.name == "input":
+                size = min(size, inst.result.type.room * inst.weights.type.extents[1])
             yield ref.value, "read", size
     for value in inst.writes():
         (size,) = static([value.type.size])

@@ -13,6 +13,7 @@ from glowpy import Module, parse_type
 from glowpy.backends.cpu.insts_gen import CpuWeightedGatherInst
 from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode, create_cpu_weighted_gather
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
+from glowpy.backends.cpu.roofline import efforts
 from glowpy.engine import compilation, evaluate
 from glowpy.graph.node import NodeValue
 from glowpy.graph.verifier import verify_module
@@ -121,6 +122,15 @@ def test_resizing_is_an_instruction_for_each_dimension(mode: str, taps: int) -> 
     lowered = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())
     (result,), (expected,) = (run({"x": x}).values() for run in (lowered, glowpy.compile(module)))
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("lines", "bytes"), [(100, 5 * 2 * 7 * 4), (8, 8 * 7 * 4)])
+def test_what_is_read_is_counted_once(lines: int, bytes: int) -> None:
+    """Of a long input only what slices are made of."""
+    program = compilation(network(f"f32[{lines}x7]", (0, 0)), "cpu").program
+    effort = efforts(program, {})[-1]
+    assert isinstance(effort.instructions[0], CpuWeightedGatherInst)
+    assert next(move.bytes for move in effort.moves if move.access == "read") == bytes
 
 
 @pytest.mark.parametrize(
