@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,7 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.support.symbolic import Dim, static, symbol
+from tests.unit.backends.lowered_text import edited
 
 Step = Callable[[Function, Any], Any]
 
@@ -289,6 +291,17 @@ def test_without_keys_results_are_zero() -> None:
 )
 def test_what_is_left_alone(steps: tuple[Step, ...]) -> None:
     assert not attentions(network(*steps))
+
+
+def test_what_was_decided_is_explained() -> None:
+    stages = compilation(network(scaled), "cpu")
+    text = stages.text("strategy")
+    assert text.startswith("%o = cpu_attention: heads 12, queries 20, keys 9, depth 8, width 5\n")
+    assert len(re.findall(r"^  \*  \d+x\d+ .* \+0\.0 %  \w+$", text, re.M)) == 1
+    assert "(overridden)" not in text
+    module = edited(stages, {r"(cpu_attention.*\bblock=)\d+": r"\g<1>4"})
+    assert "block=4, " in (text := compilation(module, "cpu").text("strategy"))
+    assert "(overridden)" in text
 
 
 def test_scores_are_never_all_in_memory() -> None:
