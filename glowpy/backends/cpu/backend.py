@@ -333,7 +333,10 @@ def counter_of(target: CpuTarget, timed: Timed) -> Counter:
         return ""
     if timed == "cpu":
         if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
-            raise UserError("cannot time instructions by the processor's time on this system")
+            raise UserError(
+                "cannot time instructions by the processor's time on this system",
+                note="time them by the wall",
+            )
         return "clock_gettime"
     counters: dict[str, Counter] = {
         "x86_64": "readcyclecounter",
