@@ -159,8 +159,8 @@ def _parts(n: MulNode) -> list[NodeValue]:
 
 def _is_product(value: NodeValue, number: float, *expected: NodeValue) -> bool:
     """Whether `value` is the product of a number and of these factors, in any order."""
-    found, factors = _factors(value, *expected)
-    return math.isclose(found, number, rel_tol=_CLOSE) and Counter(factors) == Counter(expected)
+    constant, factors = _factors(value, *expected)
+    return math.isclose(constant, number, rel_tol=_CLOSE) and Counter(factors) == Counter(expected)
 
 
 def _factors(value: NodeValue, *whole: NodeValue) -> tuple[float, list[NodeValue]]:

@@ -1,4 +1,4 @@
-"""Padding done by the window operator after it, and by nobody where there is none."""
+"""Padding done by the window operator after it; padding by nothing goes away."""
 
 from __future__ import annotations
 
