@@ -191,6 +191,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"unknown runtime {sorted(others)[0]}: expected some of {', '.join(RUNTIMES)}")
     if names := unknown(options.models):
         parser.error(f"no network {names[0]!r}: expected some of {', '.join(TABLE)}")
+    if options.cpu and options.write is not None:
+        parser.error("--write: expected no --cpu, for which the page has tables of its own")
     return options
 
 
@@ -223,6 +225,8 @@ def _other_tables(options: argparse.Namespace, core: int) -> Others:
             return []
         command = [sys.executable, "-m", tool, "--models", ",".join(chosen), *common, *more]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if not done.stdout:
+            sys.exit(f"{tool} ended without figures: see what it says above")
         rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
         return rows
 

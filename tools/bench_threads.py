@@ -88,7 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--models", type=names_of, default=list(MODELS))
+    parser.add_argument(
+        "--models",
+        type=names_of,
+        default=list(MODELS),
+        help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
+    )
     parser.add_argument("--small", action="store_true", help="exports as small as in tests")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="at least so long per round")

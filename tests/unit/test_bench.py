@@ -2,8 +2,12 @@
 
 import json
 import os
+import platform
+import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree.ElementTree import fromstring
 
 import numpy as np
@@ -166,6 +170,42 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert row.same_bits
     assert min(row.one, row.two, row.speedup, row.apart, row.together, row.gain) > 0
     assert len(row.cells) == len(ThreadsRow.HEADS)
+
+
+@pytest.mark.usefixtures("keep_affinity")
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_a_page_has_what_other_processes_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        commands.append(command)
+        threads = ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)
+        row = threads if "tools.bench_threads" in command else ROWS[0]
+        return SimpleNamespace(stdout=json.dumps({"rows": [asdict(row)]}))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(bench, "machine", lambda _: {"processor": "a fast one"})
+    monkeypatch.setattr(bench, "measure", lambda _: ROWS)
+    path = tmp_path / "speed.md"
+    main(["--models", "resnet50,bert", "--write", str(path), "--rounds", "3", "--clock", "cpu"])
+    text = path.read_text(encoding="utf-8")
+    assert text.index("## Two threads") < text.index("For x86-64-v2") < text.index("For x86-64-v3")
+    models = [command[command.index("--models") + 1] for command in commands]
+    assert models == ["resnet50,bert", "resnet50", "resnet50"]
+    assert all(command[command.index("--rounds") + 1] == "3" for command in commands)
+
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=""))
+    with pytest.raises(SystemExit, match="bench_threads ended without figures"):
+        main(["--models", "bert", "--write", str(path)])
+
+
+def test_a_page_is_of_this_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--cpu", "x86-64-v3", "--write", str(tmp_path / "speed.md")])
+    assert "--write: expected no --cpu" in capsys.readouterr().err
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
