@@ -167,6 +167,16 @@ def known(n: int, f: Function, x: Placeholder) -> Operand:
     return f.create_mul("y", x, value)
 
 
+def gathers(n: int, f: Function, x: Placeholder) -> Operand:
+    """A weighted sum of slices, as resizing is; no two gathers have the same indices."""
+    value: Operand = x
+    for number in range(n // 3):
+        indices = f.module.create_constant("i", number // 4 ** np.arange(4) % 4)
+        term = scaled(f, f.create_gather("g", x, indices, 1), number)
+        value = f.create_add("a", value, term) if number else term
+    return value
+
+
 BUILDS = (
     *(transformer, chain, concat, concat_of_inputs, interleaved_concat, chained_concats),
     *(
@@ -180,6 +190,7 @@ BUILDS = (
         transposed,
         lowered,
         known,
+        gathers,
     ),
 )
 

@@ -87,9 +87,11 @@ class _Term:
 
 
 def _is_summand(n: AddNode) -> bool:
-    """Whether a node is part of a larger sum that would do."""
-    users = n.result.users
-    return len(users) == 1 and isinstance(users[0], AddNode) and bool(_terms(users[0]))
+    """Whether a node is part of a larger sum that would do if this one does."""
+    larger = n.result.users[0] if _is_private(n) else None
+    if not isinstance(larger, AddNode):
+        return False
+    return _term(larger.rhs if larger.lhs is n.result else larger.lhs) is not None
 
 
 def _terms(n: AddNode) -> list[_Term]:
@@ -104,9 +106,9 @@ def _terms(n: AddNode) -> list[_Term]:
             last, value = _term(node.lhs), node.rhs
         if last is None:
             return []
-        terms.insert(0, last)
+        terms.append(last)
     first = _term(value)
-    return [first, *terms] if first is not None else []
+    return [first, *reversed(terms)] if first is not None else []
 
 
 def _term(value: NodeValue) -> _Term | None:
