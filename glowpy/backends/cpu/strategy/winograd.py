@@ -213,14 +213,14 @@ def _with_slabs(
     blocks = all_blocks if slabs > bands else _share(all_blocks, units // bands)
     weights = points * depth * all_blocks * block * machine.element_bytes
     again = slabs - group if weights > machine.second_cache else 0
-    moved = weights * (group / _FROM_MEMORY + again)
+    moved = _EXPOSED * weights * (group / _FROM_MEMORY + again)
     if work > machine.second_cache:
         # The points of a slab are written once and read by every block; what they give is moved, too.
         patch_bytes = machine.element_bytes * points * (depth + block)
         moved += images * patches * patch_bytes * (all_blocks + 1)
     vectors = ceil_div(depth, machine.lanes) + all_blocks * tile.vectors
     sums = patches * points * vectors * _CYCLES_PER_POINT
-    cycles = images * (sums + points * tile.cycles) + _EXPOSED * moved / machine.third_rate
+    cycles = images * (sums + points * tile.cycles) + moved / machine.third_rate
     later = _later(images * tiles, 1) if bands > 1 else _later(all_blocks, blocks)
     share = later / (images * tiles if bands > 1 else all_blocks)
     decision = WinogradDecision(
