@@ -12,6 +12,7 @@ from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.completion import Items, beginning, complete_target
+from glowpy.cli.verb import Number
 from glowpy.engine import BACKENDS, backend_class
 from glowpy.plugins import plugins
 from glowpy.support.errors import UserError
@@ -76,7 +77,7 @@ def tune_option() -> Callable[[F], F]:
     """The option --tune of a verb, for `CpuOptions`."""
     return click.option(
         "--tune",
-        type=click.FloatRange(0),
+        type=Number(finite=False),
         metavar="SECONDS",
         help="Measure for so long how products are computed best here, and keep that; 0 uses what was kept.",
     )

@@ -38,7 +38,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import print_json, progress
-from glowpy.cli.verb import OutputFile, Verb
+from glowpy.cli.verb import Number, OutputFile, Verb
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
@@ -90,7 +90,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0),
+    type=Number(),
     default=2.0,
     show_default=True,
     help="How long every contestant runs at least.",

@@ -360,8 +360,10 @@ def _peers(
     expected = {str(index): array for index, array in enumerate(own.outputs())}
     for name in plan.peers:
         try:
-            if source.state_ports or is_text(source.path):
-                raise UserError(f"{name} runs ONNX files without --state only")
+            if is_text(source.path):
+                raise UserError(f"{name} runs ONNX files only")
+            if source.state_ports:
+                raise UserError(f"{name} keeps no state between runs: leave out --state")
             peer = loaded(name, Path(source.path), inputs, result.threads, plan.ncnn_models)
         except UserError as error:
             notes = [note for one in error.diagnostics for note in (one.message, one.note) if note]

@@ -131,7 +131,7 @@ def print_report(
 ) -> None:
     """The machine, the models, and their layers if asked for."""
     _print_machine(target, results[0].peaks, plan.core)
-    _print_models(results, plan.peers)
+    _print_models(results, plan)
     for result in results if layers else ():
         _print_layers(result)
 
@@ -152,16 +152,20 @@ def _bytes(size: int) -> str:
     return f"{size >> 20} MB" if size >= 1 << 20 else f"{size >> 10} KB"
 
 
-def _print_models(results: Sequence[Measured], peers: Sequence[str]) -> None:
+def _print_models(results: Sequence[Measured], plan: Plan) -> None:
     """A line for each model, and why other runtimes have no figure."""
     columns = ["model", ">median ms", ">p95 ms", ">runs", ">GFLOP/s", ">GB/s", ">of the roof"]
-    columns += [column for name in peers for column in (f">{name} ms", f">glowpy / {name}")]
-    print_table("", columns, [_row(result, peers) for result in results], whole=True)
+    columns += [column for name in plan.peers for column in (f">{name} ms", f">glowpy / {name}")]
+    print_table("", columns, [_row(result, plan.peers) for result in results], whole=True)
     for result in results:
         if result.busy < _BUSY and result.threads == 1:
             click.echo(
-                f"{result.path}: other processes had the processor for {1 - result.busy:.0%} of the time, "
-                "which is in these figures unless --clock cpu is given"
+                f"{result.path}: other processes had the processor for {1 - result.busy:.0%} of the time, which is "
+                + (
+                    "not in these figures"
+                    if plan.clock == "cpu"
+                    else "in these figures: --clock cpu leaves it out"
+                )
             )
         if result.tuned is not None:
             click.echo(f"{result.path}: {tuning_text(result.tuned)}")

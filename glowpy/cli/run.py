@@ -43,7 +43,7 @@ from glowpy.cli.output import progress
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.tuning import tuning_of
-from glowpy.cli.verb import OutputFolder, Verb
+from glowpy.cli.verb import Number, OutputFolder, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
@@ -93,10 +93,12 @@ _STEPS = 16
 )
 @click.option(
     "--rtol",
-    type=float,
+    type=Number(),
     help=f"Relative tolerance of the check; {_RTOL:g} if left out, and more for large outputs and halves if both are.",
 )
-@click.option("--atol", type=float, help=f"Absolute tolerance of the check; {_ATOL:g} if left out.")
+@click.option(
+    "--atol", type=Number(), help=f"Absolute tolerance of the check; {_ATOL:g} if left out."
+)
 @click.option(
     "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs to time."
 )

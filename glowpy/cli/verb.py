@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from click.shell_completion import CompletionItem
 from glowpy.support.cache_folder import parse_bytes
 from glowpy.support.output_files import check_output_file, check_output_folder
 
-__all__ = ["Bytes", "OptionalChoice", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
+__all__ = ["Bytes", "Number", "OptionalChoice", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
 
 
 class Verb(click.Command):
@@ -41,6 +42,27 @@ class Bytes(click.ParamType[int]):
             return parse_bytes(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Number(click.ParamType[float]):
+    """A number of at least 0, and of less than infinity if it has to be finite."""
+
+    name = "number"
+
+    def __init__(self, *, finite: bool = True) -> None:
+        self._finite = finite
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; fails for anything else."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not number >= 0 or (self._finite and math.isinf(number)):
+            self.fail(f"expected a number of at least 0, got {value}", param, ctx)
+        return number
 
 
 class OptionalChoice(click.Choice[str]):

@@ -110,7 +110,7 @@ def _check_known(machine: Machine) -> None:
     if problem:
         raise UserError(
             f"{machine.triple}: {problem.removesuffix(' (ignoring processor)').removesuffix(' (ignoring feature)')}",
-            note="the names are LLVM's: cortex-a72, +dotprod",
+            note="the names are LLVM's, such as cortex-a72 and +dotprod, znver4 and +avx2",
         )
 
 

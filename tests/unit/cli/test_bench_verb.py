@@ -357,7 +357,7 @@ def test_runtimes_read_onnx_only(tmp_path: Path) -> None:
     path = tmp_path / "net.glow"
     path.write_text(ELEMENTWISE)
     result = figures(str(path), "--vs", "onnxruntime", "--layers")
-    assert result["missing"] == {"onnxruntime": "onnxruntime runs ONNX files without --state only"}
+    assert result["missing"] == {"onnxruntime": "onnxruntime runs ONNX files only"}
     assert [layer["kernel"] for layer in result["layers"]] == ["tanh"]
 
 
@@ -391,6 +391,7 @@ def test_refusals(model: Path) -> None:
     assert "--core: expected one of the processors" in refused(str(model), "--core", "9999")
     assert "--core: expected one thread" in refused(str(model), "--core", "0", "--threads", "2")
     assert "expected one thread" in refused(str(model), "--clock", "cpu", "--threads", "2")
+    assert "--seconds': expected a number of at least 0" in refused(str(model), "--seconds", "nan")
     message = "the interpreter backend makes no machine code"
     assert message in refused(str(model), "--backend", "interpreter")
 
