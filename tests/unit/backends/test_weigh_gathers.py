@@ -36,16 +36,17 @@ def network(
     twice: bool = False,
     computed: bool = False,
     into: int = 0,
+    single: bool = False,
 ) -> Module:
-    """A sum of gathers along axes, which may become some channels of a concat."""
+    """A sum of gathers along axes, which may become some channels of a concat; of a `single` slice the first."""
     module = Module()
     x = module.create_placeholder("x", parse_type(input, SYMBOLS))
     f = module.create_function("main")
     rng = np.random.default_rng(count)
     source = f.create_exp("exp", x).result
     total: NodeValue | None = None
-    for axis in axes:
-        places = rng.integers(-2, 2, count)
+    for number, axis in enumerate(axes):
+        places = rng.integers(-2, 2, 1 if single and number == 0 else count)
         indices = (
             module.create_placeholder("i", parse_type(f"i64[{count}]")).value
             if computed
@@ -99,6 +100,8 @@ def test_a_sum_is_one_instruction(module: Module, gathers: int) -> None:
         (network("f32[2x3x3x4]", (1, 2), count=3), "not of one tensor along one dimension"),
         (network("f32[2x5]", (1, 1)), "slices have single elements"),
         (network("i32[2x3x5x4]", (1, 1), weighted=False), ""),
+        (network("f32[2x3x5x4]", (1, 1), single=True), "slices of one gather are repeated"),
+        (network("f32[2x3x5x4]", (1, 1), weighted=False, single=True), "slices of one gather"),
     ],
 )
 def test_what_is_left_alone(module: Module, reason: str) -> None:

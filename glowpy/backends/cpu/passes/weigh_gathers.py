@@ -68,6 +68,8 @@ class WeighGathersPass(RewritePass):
         input, axis = terms[0].gather.input, terms[0].gather.axis
         if any((term.gather.input, term.gather.axis) != (input, axis) for term in terms):
             return why.no("the gathers are not of one tensor along one dimension")
+        if any(term.gather.type != n.type for term in terms):
+            return why.no("slices of one gather are repeated for another, or for weights")
         if axis == n.type.rank - 1 or lowest(input.type.shape[axis]) < 1:
             return why.no("slices have single elements, or there may be none")
         indices = np.stack([term.indices.astype(np.int64) for term in terms], 1)
