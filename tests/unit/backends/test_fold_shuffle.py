@@ -51,12 +51,14 @@ def shuffled(f: Function, x: NodeValue, rows: int) -> NodeValue:
 def network(
     channels: int, rows: int, group: int, *, input: str = "f32[2x3x5x12]", before: int = 0,
     kernel: int = 1, depthwise: bool = True, computed: bool = False, twice: bool = False,
+    inverted: bool = False,
 ) -> Module:  # fmt: skip
     """Two convolutions with a shuffle between, after which each channel has a filter of its own."""
     module = Module()
     x = module.create_placeholder("x", parse_type(input, SYMBOLS))
     f = module.create_function("main")
-    y = f.create_relu("relu", convolution(f, x.value, channels, 1, before or rows)).result
+    y = convolution(f, x.value, channels, 1, before or rows)
+    y = (f.create_reciprocal("r", y) if inverted else f.create_relu("relu", y)).result
     between = y = shuffled(f, y, rows)
     if depthwise:
         y = f.create_tanh("tanh", convolution(f, y, channels, 3, channels)).result
@@ -83,6 +85,7 @@ def transposes(module: Module, reasons: list[str] | None = None) -> int:
         network(24, 2, 3, depthwise=False),
         network(76, 4, 4),  # 19 channels of a row for 4 groups, 5 places for each
         network(76, 4, 4, before=1, depthwise=False),
+        network(76, 4, 4, inverted=True),  # no place may have a zero
         network(24, 4, 1, kernel=3),
         network(24, 4, 1, depthwise=False),
         network(48, 4, 4, input="f32[n x 3 x w x 12]"),

@@ -38,8 +38,9 @@ class FoldShufflePass(RewritePass):
     in a row of pixels with fewer channels.
 
     Where the channels of a group are not equally many in each of these places, the convolution that computes them
-    gets some more, which are zeros, if the network has that one with a constant filter, and nobody else reads
-    it. Their weights are zeros as well: where an input is infinite, the result may be NaN.
+    gives some of them twice, if the network has that one with a constant filter, and nobody else reads it. These are
+    as finite as others, whatever is done with them, and their weights are zeros: where an input is infinite, the
+    result may be NaN.
 
     Before:
         %x : f32[1x1x1x8]
@@ -124,8 +125,8 @@ class _Shuffle:
         return np.arange(self.rows * self.cols).reshape(self.rows, self.cols).T.reshape(-1)
 
     def after(self, slots: Array) -> Array:
-        """What channels before it are after it; -1 stays."""
-        return np.where(slots < 0, -1, np.argsort(self.order)[slots])
+        """What channels before it are after it."""
+        return np.argsort(self.order)[slots]
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,9 @@ class _Places:
     """Where each group of a convolution finds its channels before a shuffle.
 
     Attributes:
-        slots: Rows x groups x channels of a group in a row: the channels that lie there; -1 for none.
-        inputs: The same, as numbers of the group's own channels.
+        slots: Rows x groups x channels of a group in a row: the channels that lie there. Where a group has none, it is
+            one of the same row, which the same group of the convolution before computes.
+        inputs: The same, as numbers of the group's own channels; -1 for none.
     """
 
     slots: Array
@@ -149,8 +151,8 @@ class _Places:
             for row in range(shuffle.rows)
         ]
         most = max(len(inputs) for row in members for inputs in row)
-        slots = np.full((shuffle.rows, groups, most), -1)
-        inputs = slots.copy()
+        inputs = np.full((shuffle.rows, groups, most), -1)
+        slots = np.broadcast_to(np.arange(shuffle.rows)[:, None, None] * cols, inputs.shape).copy()
         for row, of_groups in enumerate(members):
             for group, numbers in enumerate(of_groups):
                 inputs[row, group, : len(numbers)] = numbers
