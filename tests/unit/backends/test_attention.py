@@ -142,6 +142,13 @@ def triangle(f: Function, x: Any, diagonal: int = 0, number: float = -np.inf) ->
     return f.create_add("triangle", x, f.module.create_constant("t", mask))
 
 
+def chosen_triangle(f: Function, x: Any, number: float = -np.inf) -> Node:
+    rows, columns = np.indices((1, 1, *x.result.type.extents[-2:]))[2:]
+    condition = f.module.create_constant("t", columns <= rows)
+    fill = f.module.create_constant("n", np.full(1, number, np.float32))
+    return f.create_select("triangle", condition, x, fill)
+
+
 def hides_first(f: Function, x: Any) -> Node:
     mask = np.zeros(x.result.type.extents[-1], np.float32)
     mask[0] = -np.inf
@@ -160,6 +167,8 @@ def hides_first(f: Function, x: Any) -> Node:
         ),  # the first sees what comes later
         ((lambda f, x: triangle(f, x, 0, -1e4),), False),  # far from hiding what scores well
         ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
+        ((chosen_triangle,), True),
+        ((lambda f, x: chosen_triangle(f, x, np.nan),), False),  # all of a row become NaN
         (
             (triangle, lambda f, x: chosen(f, x, (1, 1, 150, 150))),
             False,

@@ -424,7 +424,7 @@ def _diagonal(mask: _Mask, queries: Dim, keys: Dim, *, alone: bool) -> int | Non
         return None
     array = known(value)
     lowest = _HIDDEN if alone else -np.inf
-    if array is None or (mask.fill is not None and mask.fill > lowest):
+    if array is None or not (mask.fill is None or mask.fill <= lowest):
         return None
     array = array.reshape(static((queries, keys)))
     hidden = array <= lowest if mask.fill is None else array != mask.keeps
