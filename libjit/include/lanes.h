@@ -24,14 +24,4 @@ LANES_OF(f32, float, vf, LANES)
 LANES_OF(f64, double, vd, DOUBLE_LANES)
 #undef LANES_OF
 
-/// exp(x) * 2^exponent, to 2 ULP, where that is no subnormal and no overflow.
-INLINE vf exp_lanes_f32(vf x, float exponent) {
-  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 127.0f + exponent);
-  vf k = shifted - (ROUNDER_F32 + 127.0f + exponent);
-  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, z = r * r;
-  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
-  vf scale = (vf)((vi)shifted << 23);
-  return scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
-}
-
 #endif

@@ -43,11 +43,11 @@ typedef struct {
 /// exp(x) for x of at most 0, to 2^-22 of 1; 0 below -87, where results become subnormal. One product less than an exponential to the last
 /// digit: the sum of the weights is 1 or more, and what x * log2(e) loses grows with x, as weights vanish.
 INLINE vf weights_of(vf x) {
-  vf shifted = x * 0x1.715476p+0f + ROUNDER_F32, k = shifted - ROUNDER_F32;
+  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 127.0f), k = shifted - (ROUNDER_F32 + 127.0f);
   vf r = x * 0x1.715476p+0f - k;
   vf power = (((0x1.5bba14p-10f * r + 0x1.3cea88p-7f) * r + 0x1.c6b752p-5f) * r + 0x1.ebf9bcp-3f) * r + 0x1.62e42ap-1f;
   power = power * r + 1.0f;
-  return choose_lanes_f32(x < -87.0f, (vf){}, (vf)((vi)power + ((vi)shifted << 23)));
+  return choose_lanes_f32(x < -87.0f, (vf){}, power * (vf)((vi)shifted << 23));
 }
 
 /// What scores are taken less: the largest, or 0 where all of them are -infinity, so that none of them becomes NaN.

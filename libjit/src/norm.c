@@ -28,7 +28,13 @@
 #define EXP_SCALE 0x1p24f
 INLINE vf exp_scaled_f32(vf x) {
   vf lowest = (vf){0} - 105.0f;
-  return exp_lanes_f32(choose_lanes_f32(x < lowest, lowest, x), 24.0f);
+  x = choose_lanes_f32(x < lowest, lowest, x);
+  vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 151.0f);
+  vf k = shifted - (ROUNDER_F32 + 151.0f);
+  vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, z = r * r;
+  vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
+  vf scale = (vf)((vi)shifted << 23);
+  return scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
 }
 INLINE vd exp_scaled_f64(vd x) {
   double block[DOUBLE_LANES];

@@ -115,13 +115,6 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
          move_to(&(WINDOW), POOL, (WINDOW).place[2] + 1))
 
 /// Vectors of channels that are reduced at once, in registers.
-
-
-
-
-
-
-
 #define POOL_VECTORS 4
 
 /// What a pool does with neighbouring channels, `VECTORS` vectors at a time: FIRST for a window without taps, COMBINE of

@@ -211,6 +211,17 @@ def test_a_row_that_sees_no_key_is_nan() -> None:
     assert np.isfinite(lines[:, 5:]).all()
 
 
+@pytest.mark.parametrize("bits", [0x7FC00001, 0xFFFFFFFF])
+def test_every_nan_stays_one(bits: int) -> None:
+    """Its last bits are no part of a number: memory that is filled with ones is NaN as well."""
+    module = network(scaled)
+    inputs = {p.name: floats(*p.type.extents) for p in module.placeholders if p.name != "y"}
+    inputs["q"].view(np.uint32)[0, 0, 3, 2] = bits
+    lines = glowpy.compile(module, "cpu")(inputs)["y"]
+    assert np.isnan(lines[0, 3, 0]).all()
+    assert np.isfinite(lines[0, 4, 0]).all()
+
+
 def without_nan(f: Function, x: Any) -> Node:
     zero = f.module.create_constant("zero", np.zeros(1, np.float32))
     return f.create_select("safe", f.create_is_nan("test", x), zero, x)
