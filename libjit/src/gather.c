@@ -78,10 +78,11 @@ INLINE dim_t place_of(int64_t index, dim_t extent) {
           for (dim_t k = 0; k < row.size; k++) {                                                                              \
             type sum = 0;                                                                                                     \
             for (dim_t t = 0; t < taps; t++) {                                                                                \
-              type term = from[place_of(indices[i * taps + t], extent) * from_step + k * row.from] * weights[i * taps + t];              \
+              type x = from[place_of(indices[i * taps + t], extent) * from_step + k * row.from];                              \
+              type term = x * weights[i * taps + t];                                                                          \
               sum = t ? sum + term : term;                                                                                    \
             }                                                                                                                 \
-            to[k * row.to] = sum;                                                                                                    \
+            to[k * row.to] = sum;                                                                                             \
           }                                                                                                                   \
         }                                                                                                                     \
       }                                                                                                                       \

@@ -207,8 +207,8 @@ INLINE bool fetch_piece(reach_t *reach, const pieces_t *p, dim_t index) {
 }
 
 /// A convolution with neither strides nor dilation. `result` is where the epilogue stores floats, if it is known: only to be
-/// fetched. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a
-/// group together. Each group is as an image of its own, whose channels lie among those of others.
+/// fetched. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a group together. Each group is as an image
+/// of its own, whose channels lie among those of others.
 KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work,
                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape,
                                     const ints_t *bias_shape, const ints_t *work_shape, const ints_t *result_strides,

@@ -74,10 +74,10 @@ class FoldShufflePass(RewritePass):
     @rule
     def read_shuffled(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The convolution of what is not shuffled."""
-        found = _find_shuffle(n)
-        if found is None:
+        chain = _find_shuffle(n)
+        if chain is None:
             return None
-        between, shuffle = found
+        between, shuffle = chain
         filter = known_tensor(n.filter)
         if filter is None:
             return why.no("the filter is computed")
