@@ -325,7 +325,7 @@ def _differentiate_gelu(f: Function, n: GeluNode, g: NodeValue) -> Gradients:
 
 
 def _gelu_gate(x: Term) -> Term:
-    return (x * (x * x * _GELU_CUBE + 1.0) * _GELU_SLOPE).sigmoid()
+    return (x * (x * x * (_GELU_CUBE * _GELU_SLOPE) + _GELU_SLOPE)).sigmoid()
 
 
 def _normal(x: Term) -> Term:

@@ -21,6 +21,13 @@
 #define ROUNDING_IN_HARDWARE 0
 #endif
 
+/// Whether an operation takes one of two constants by a mask as easily as it takes one.
+#if defined(__AVX512F__)
+#define CHOICES_ARE_CHEAP 1
+#else
+#define CHOICES_ARE_CHEAP 0
+#endif
+
 /// Which formats the processor has square roots for; set from outside to test what is done without.
 #ifndef SQRT_F32_IN_HARDWARE
 #define SQRT_F32_IN_HARDWARE F32_IN_HARDWARE

@@ -203,9 +203,24 @@ INLINE float exp2_short_f32(float x) {
   return power * float_of_bits((bits_f32(shifted) - 0x4b400000u + 127) << 23);
 }
 
-/// 2.0 ULP. x + x P(x^2) up to 1.16, from there on 1 - Q(x)^4, where Q is a fit to the fourth root of erfc(x). Pairs of terms do not
-/// wait for each other.
+/// 2.0 ULP. x + x P(x^2) up to where P is no longer good, from there on 1 - Q(x)^4 or 1 - Q(x)^8, where Q is a fit to that root of
+/// erfc(x). Where a mask chooses between numbers for less than a multiplication costs, P and Q have as many coefficients, and only
+/// what is wanted is computed. Elsewhere both are, of pairs of terms that do not wait for each other.
 INLINE float math_erf_f32(float x) {
+#if CHOICES_ARE_CHEAP
+  static const float near[] = {0x1.122322p-14f, -0x1.8cae0ep-11f, 0x1.505392p-8f, -0x1.b76e1ep-6f,
+      0x1.ce23b8p-4f, -0x1.812704p-2f, 0x1.06eba6p-3f};
+  static const float far[] = {0x1.616836p-13f, -0x1.5e855cp-9f, 0x1.c5878ep-7f, -0x1.bac8c8p-7f,
+      -0x1.e096dcp-5f, -0x1.2ce7cp-3f, 0x1.00588cp+0f};
+  float size = __builtin_fabsf(x);
+  float a = size > 4.0f ? 4.0f : size;
+  bool small = a < 1.2f;
+  float z = small ? a * a : a;
+  float sum = small ? near[0] : far[0];
+  UNROLL for (int i = 1; i < 7; i++) sum = sum * z + (small ? near[i] : far[i]);
+  float square = sum * sum, rest = square * square;
+  return __builtin_copysignf(small ? a * sum + a : 1.0f - rest * rest, x);
+#else
   float size = __builtin_fabsf(x);
   float a = size > 4.0f ? 4.0f : size;
   float z = a * a, square = z * z;
@@ -216,6 +231,7 @@ INLINE float math_erf_f32(float x) {
       + (-0x1.b235eap-5f * a - 0x1.f08fe6p-5f)) * z + (-0x1.3df17p-2f * a + 0x1.0184e6p+0f);
   float rest = root * root;
   return __builtin_copysignf(a < 1.16f ? a * small + a : 1.0f - rest * rest, x);
+#endif
 }
 
 /// A quarter turn count (modulo 4) and an angle of at most pi / 4 that is left.
