@@ -9,6 +9,8 @@
 ///   on few processors lose nothing.
 /// * They keep off the caller's processor: a scheduler may put a thread that wakes where its waker runs, to save power or to
 ///   keep a cache warm, and leave both there for milliseconds.
+/// * Callers of several teams share the processors: each has as many threads as come to it, if only its own. So many teams on few
+///   processors do not wake workers who would only take turns with other callers.
 /// * One task at a time: a caller who finds the workers busy, which is also what a task inside a task does, computes its units alone.
 /// * The child of a fork has no workers, and computes alone as well.
 ///
@@ -63,6 +65,10 @@ typedef struct {
   /// Whether a caller has the workers.
   _Alignas(64) bool busy;
   pid_t process;
+  /// How many callers of this process are inside a task now, whatever their team, and how many processors there are for them.
+  int *callers, processors;
+  /// So many tasks are still computed without workers: there were too many callers a short while ago.
+  int alone;
   /// Which processor the last task was begun on; -1 before the first.
   int processor;
   /// How many threads there are, how many there are to be, and their shares. The first is the caller's.
@@ -82,6 +88,9 @@ typedef struct {
 
 /// After so many tasks it costs nothing to ask the system once.
 #define ASK_AFTER 256
+
+/// Other callers are between two tasks at times: only after so many tasks without them are they thought to be gone.
+#define GONE_AFTER 16
 
 INLINE void relax(void) {
 #if defined(__x86_64__)
@@ -106,6 +115,12 @@ static void compute(workers_t *workers, int own) {
       workers->run(workers->pointers, first, min_dim(first + workers->grab, share->end));
     }
   }
+}
+
+/// How many threads of a team may be awake: all of them, unless other callers need processors too.
+INLINE int places(const workers_t *workers) {
+  int callers = __atomic_load_n(workers->callers, __ATOMIC_RELAXED);
+  return callers > 1 ? workers->processors / callers : workers->wanted;
 }
 
 /// Whether the task that is open, if one is, has one more worker.
@@ -143,21 +158,25 @@ static void *worker(void *argument) {
   workers_t *workers = member->team;
   unsigned seen = 0;
   for (;;) {
-    for (int i = 0; i < SPINS && __atomic_load_n(&workers->tasks, __ATOMIC_RELAXED) == seen; i++) await(i);
+    for (int i = 0; i < SPINS && __atomic_load_n(&workers->tasks, __ATOMIC_RELAXED) == seen; i++) {
+      if (member->number >= places(workers)) break;
+      await(i);
+    }
     unsigned tasks = __atomic_load_n(&workers->tasks, __ATOMIC_ACQUIRE);
     if (tasks == seen) {
       if (!sleep_after(workers, seen)) return NULL;
     } else {
       seen = tasks;
-      if (!join(workers)) continue;
+      if (member->number >= places(workers) || !join(workers)) continue;
       compute(workers, member->number);
       leave(workers);
     }
   }
 }
 
-/// A team of so many threads, of which none has begun. NULL where there is no memory.
-void *libjit_workers_create(int threads) {
+/// A team of so many threads, of which none has begun. NULL where there is no memory. All teams of a process share its processors,
+/// and a counter of callers, which is 0 at first.
+void *libjit_workers_create(int threads, int processors, int *callers) {
   size_t size = sizeof(workers_t) + (size_t)threads * sizeof(share_t);
   workers_t *workers = aligned_alloc(_Alignof(workers_t), size);
   member_t *members = calloc((size_t)threads, sizeof(member_t));
@@ -172,6 +191,8 @@ void *libjit_workers_create(int threads) {
   pthread_cond_init(CONDITION(workers->idle), NULL);
   workers->inside = CLOSED;
   workers->process = getpid();
+  workers->processors = processors;
+  workers->callers = callers;
   workers->processor = -1;
   workers->members = members;
   workers->count = 1;
@@ -237,13 +258,15 @@ static void sleep_until_idle(workers_t *workers) {
   pthread_mutex_unlock(MUTEX(workers->mutex));
 }
 
-/// Calls `run(pointers, first, last)` until each of the units 0 <= i < units was in one call, and returns when all have.
-void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
-  workers_t *workers = handle;
-  if (workers->process != getpid() || __atomic_exchange_n(&workers->busy, true, __ATOMIC_ACQUIRE)) {
-    run(pointers, 0, units);
-    return;
-  }
+/// Whether a caller that has the workers had better leave them asleep.
+static bool is_crowded(workers_t *workers) {
+  if (places(workers) < 2) workers->alone = GONE_AFTER;
+  else if (workers->alone) workers->alone--;
+  return workers->alone;
+}
+
+/// Calls `run` for all units, with the workers. Nobody else has them.
+static void share(workers_t *workers, task_t run, void *pointers, dim_t units) {
   begin(workers);
   keep_off(workers);
   workers->run = run;
@@ -261,6 +284,23 @@ void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
   __atomic_or_fetch(&workers->inside, CLOSED, __ATOMIC_ACQ_REL);
   for (int i = 0; i < SPINS && __atomic_load_n(&workers->inside, __ATOMIC_ACQUIRE) != CLOSED; i++) await(i);
   if (__atomic_load_n(&workers->inside, __ATOMIC_ACQUIRE) != CLOSED) sleep_until_idle(workers);
-  __atomic_store_n(&workers->busy, false, __ATOMIC_RELEASE);
+}
+
+/// Calls `run(pointers, first, last)` until each of the units 0 <= i < units was in one call, and returns when all have.
+void libjit_workers_run(void *handle, task_t run, void *pointers, dim_t units) {
+  workers_t *workers = handle;
+  if (workers->process != getpid()) {
+    run(pointers, 0, units);
+    return;
+  }
+  __atomic_add_fetch(workers->callers, 1, __ATOMIC_RELAXED);
+  if (__atomic_exchange_n(&workers->busy, true, __ATOMIC_ACQUIRE)) {
+    run(pointers, 0, units);
+  } else {
+    if (is_crowded(workers)) run(pointers, 0, units);
+    else share(workers, run, pointers, units);
+    __atomic_store_n(&workers->busy, false, __ATOMIC_RELEASE);
+  }
+  __atomic_sub_fetch(workers->callers, 1, __ATOMIC_RELAXED);
 }
 #endif

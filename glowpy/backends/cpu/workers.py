@@ -5,17 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from functools import cache
 from typing import final
 
 from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.llvm.machine import EXTERNAL, LoadedCode
 from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
 __all__ = ["Workers", "load_workers"]
 
-_FUNCTIONS = {"create": "ptr (i32)", "destroy": "void (ptr)", "run": "void (ptr, ptr, ptr, {dim})"}
+_FUNCTIONS = {
+    "create": "ptr (i32, i32, ptr)",
+    "destroy": "void (ptr)",
+    "run": "void (ptr, ptr, ptr, {dim})",
+}
 """What libjit/src/workers.c defines, with the types of result and arguments."""
 
 _EXTERNAL = {
@@ -39,7 +45,7 @@ _EXTERNAL = {
 }
 """What it takes from the C library of this process."""
 
-_CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)
+_CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -52,7 +58,8 @@ class Team:
     """
 
     def __init__(self, code: LoadedCode, threads: int) -> None:
-        context = _CREATE(code.address("workers_create"))(threads)
+        create = _CREATE(code.address("workers_create"))
+        context = create(threads, usable_cores(), ctypes.addressof(_callers(os.getpid())))
         if context is None:
             raise MemoryError("no memory for threads")
         self.arguments: tuple[int, int] = code.address("workers_run"), context
@@ -77,6 +84,12 @@ class Workers:
     def close(self) -> None:
         """Ends the threads as soon as nobody uses them. Others begin when they are needed again."""
         self._teams = {}
+
+
+@cache
+def _callers(process: int) -> ctypes.Array[ctypes.c_int]:
+    """The counter of callers of all teams of a process, on a line of its own; the child of a fork begins with none."""
+    return (ctypes.c_int * 64)()
 
 
 def _end(code: LoadedCode, context: int) -> None:

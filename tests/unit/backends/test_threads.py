@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 from glowpy import CpuBackend, CpuOptions, InferenceSession, Module, UserError
 from glowpy.backend import CompileOptions
+from glowpy.backends.cpu import workers
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compile
@@ -82,6 +83,25 @@ def test_eight_teams_at_once_compute_what_one_does(x: Array, expected: dict[str,
         backend.close()
 
 
+@LINUX
+def test_a_team_among_too_many_callers_computes_alone(
+    x: Array, expected: dict[str, Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until they have been gone for some tasks: then its threads begin."""
+    counter = ctypes.c_int(1000)
+    monkeypatch.setattr(workers, "_callers", lambda process: counter)
+    backend = CpuBackend(CpuOptions(threads=3))
+    compiled, before = compile(network(), backend), threads()
+    assert same(compiled({"x": x}), expected)
+    assert threads() == before
+    counter.value = 0
+    for _ in range(20):
+        assert same(compiled({"x": x}), expected)
+    assert threads() == before + 2
+    assert counter.value == 0
+    backend.close()
+
+
 def test_one_thread_computes_what_the_interpreter_does(
     x: Array, expected: dict[str, Array]
 ) -> None:
@@ -134,9 +154,9 @@ def test_workers_keep_off_the_processor_of_the_caller(backend: CpuBackend, x: Ar
         compiled({"x": x})
     finally:
         os.sched_setaffinity(0, usable)
-    workers = set(os.listdir("/proc/self/task")) - before
-    assert len(workers) == 2
-    assert all(os.sched_getaffinity(int(worker)) == {min(usable)} for worker in workers)
+    begun = set(os.listdir("/proc/self/task")) - before
+    assert len(begun) == 2
+    assert all(os.sched_getaffinity(int(thread)) == {min(usable)} for thread in begun)
     for _ in range(256):
         compiled({"x": x})
     processor = ctypes.CDLL(None).sched_getcpu
@@ -147,7 +167,7 @@ def test_workers_keep_off_the_processor_of_the_caller(backend: CpuBackend, x: Ar
             break
     else:
         pytest.fail("the caller never stays where it is")
-    assert all(os.sched_getaffinity(int(worker)) == usable - {here} for worker in workers)
+    assert all(os.sched_getaffinity(int(thread)) == usable - {here} for thread in begun)
 
 
 @LINUX
