@@ -37,6 +37,7 @@ from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
+from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
@@ -150,6 +151,7 @@ class CpuBackend(Backend):
         tuner = self._chooser
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
+            TurnPairsPass(small),
             WidenHalvesPass(self._computes),
             MergeProductsPass(small),
             WeighGathersPass(),

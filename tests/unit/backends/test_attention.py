@@ -24,6 +24,7 @@ from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
+from glowpy.ir.insts_gen import MulInst
 from glowpy.support.symbolic import Dim, static, symbol
 from tests.unit.backends.lowered_text import edited
 
@@ -195,6 +196,24 @@ def test_masks_that_hide_what_comes_later(steps: tuple[Step, ...], causal: bool)
 )
 def test_shapes(q: str, shared: int, keys: int, width: int) -> None:
     check(network(scaled, q=q, shared=shared, keys=keys, width=width))
+
+
+def test_what_is_scaled_before_its_heads_are_transposed() -> None:
+    """As where queries and keys are multiplied by the root of the scale, and turned by their positions before."""
+    module = Module()
+    f = module.create_function("main")
+    q, k, v = (module.create_placeholder(name, parse_type("f32[2x20x6x8]")) for name in "qkv")
+    query = f.create_transpose("qt", scaled(f, q), (0, 2, 1, 3))
+    key = f.create_transpose("kt", scaled(f, k, 2.0), (0, 2, 3, 1))
+    weights = f.create_softmax("p", f.create_mat_mul("s", query, key), 3)
+    result = f.create_mat_mul("o", weights, f.create_transpose("vt", v, (0, 2, 1, 3)))
+    f.create_save("save", result, module.create_placeholder("y", result.result.type))
+    (inst,) = attentions(module)
+    assert inst.scale == 0.5
+    assert not any(
+        isinstance(inst, MulInst) for inst in compilation(module, "cpu").program.ir.instructions
+    )
+    check(module)
 
 
 def hides_all(f: Function, x: Any) -> Node:

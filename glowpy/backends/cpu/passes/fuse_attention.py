@@ -323,15 +323,17 @@ class _Part:
 
     Attributes:
         source: What they are made of.
-        shape: Four dimensions, before they are swapped.
+        plain: Four dimensions, before they are swapped.
         swapped: Whether the last two dimensions are swapped.
         factor: What they were multiplied by.
+        shuffle: How the source is transposed first; None if it is not.
     """
 
     source: NodeValue
     plain: Shape
     swapped: bool = False
     factor: float = 1.0
+    shuffle: tuple[int, ...] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -341,7 +343,10 @@ class _Part:
 
     def build(self, f: Function, n: MatMulNode) -> Operand:
         """The operand itself."""
-        whole = _shaped(f, n, self.source, self.plain)
+        source = self.source
+        if self.shuffle is not None:
+            source = f.create_transpose(n.name, source, self.shuffle).result
+        whole = _shaped(f, n, source, self.plain)
         return f.create_transpose(n.name, whole, _SWAPPED) if self.swapped else whole
 
 
@@ -396,6 +401,8 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
         repeats = one == 1 and inner.type.shape == (batch, heads, many, rows, columns)
         if repeats and shape == (batch, heads * many, rows, columns):
             return _Part(inner.input, (batch, heads, rows, columns), swapped, factor)
+    if isinstance(source.node, TransposeNode) and (scaled := _scaled(source.node.input.node)):
+        return _Part(scaled[0], shape, swapped, factor * scaled[1], source.node.shuffle)
     if factor == 1:
         return _Part(value, _of_rank_4(value.type.shape) or shape)
     return _Part(source, shape, swapped, factor)
