@@ -39,6 +39,10 @@
 #define PARTS_f64 1
 FLOATS(f32, float, vf)
 FLOATS(f64, double, vd)
+#if HALF_TILES
+#define PARTS_f32_half 1
+FLOATS(f32_half, float, half_vf)
+#endif
 
 /// The bytes of the words of a vector, and two such bytes side by side as numbers of 16 bits.
 typedef uint8_t bytes_t __attribute__((vector_size(VECTOR_BYTES)));

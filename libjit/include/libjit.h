@@ -51,8 +51,14 @@ typedef struct tiles tiles_t;
 #define LANES (VECTOR_BYTES / 4)
 #define DOUBLE_LANES (DOUBLE_VECTOR_BYTES / 8)
 
+/// Whether there are tiles of floats in vectors of half as many: for processors that compute whole ones in halves.
+#define HALF_TILES (VECTOR_BYTES == 64)
+
 /// Vectors that may lie at any element's address.
 typedef float vf __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+#if HALF_TILES
+typedef float half_vf __attribute__((vector_size(VECTOR_BYTES / 2), aligned(4), may_alias));
+#endif
 typedef double vd __attribute__((vector_size(DOUBLE_VECTOR_BYTES), aligned(8), may_alias));
 typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
 

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
   const void *input, *weights, *bias, *zeros; ///< bias may be NULL
   dim_t size, sum_size;               ///< bytes of an element of input or weights, and of a sum or bias
-  dim_t lanes, dot;                   ///< sums of a vector, elements of input in a step; these four are constants
+  dim_t lanes, dot;                   ///< sums of a vector of a tile, elements of input in a step
   dim_t images, groups;
   dim_t pixels, width;                ///< output pixels of an image, and of a line, which are tiled by themselves
   dim_t channels, depth;              ///< output and input channels of a group
@@ -58,6 +58,9 @@ INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, 
 static const double NO_BIAS[MAX_TILE_VECTORS * (LANES / 2 > DOUBLE_LANES ? LANES / 2 : DOUBLE_LANES)];
 _Static_assert(sizeof NO_BIAS >= MAX_TILE_VECTORS * LANES * sizeof(float), "a tile of floats begins with so many");
 _Static_assert(sizeof NO_BIAS >= MAX_TILE_VECTORS * DOUBLE_LANES * sizeof(double), "a tile of doubles begins with so many");
+
+/// Lanes of the vectors of tiles, out of those of whole ones: half of them where weights are not packed for whole ones.
+INLINE dim_t lanes_of(dim_t lanes, dim_t packed) { return HALF_TILES && packed % lanes ? lanes / 2 : lanes; }
 
 INLINE dim_t ceil_div(dim_t a, dim_t b) { return (a + b - 1) / b; }
 

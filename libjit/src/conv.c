@@ -65,13 +65,14 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
   bool pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0;
   dim_t image_loop = loop_step(input_shape, input_strides, 1, 3);
   dim_t all_loop = loop_step(input_shape, input_strides, 0, 3);
+  dim_t packed = filter_shape->at[filter_shape->size - 1] / D;
   product_t product = {.input = input,
                        .weights = filter,
                        .bias = bias,
                        .zeros = zeros,
                        .size = sizeof(T),
                        .sum_size = sizeof(S),
-                       .lanes = W,
+                       .lanes = lanes_of(W, packed),
                        .dot = D,
                        .images = result_shape->at[0],
                        .groups = group,
@@ -79,7 +80,7 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
                        .width = line,
                        .channels = result_shape->at[3] / group,
                        .depth = input_shape->at[3] / group,
-                       .block = filter_shape->at[filter_shape->size - 1] / D,
+                       .block = packed,
                        .in_height = input_shape->at[1],
                        .in_width = input_shape->at[2],
                        .image_step = input_strides->at[0],

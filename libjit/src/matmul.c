@@ -111,9 +111,10 @@ KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const i
   dim_t cols = result_shape->at[rank - 1], step = loop_step(lhs_shape, lhs_strides, 0, inner);
   bool joined = step >= 0 && count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
   dim_t rows = joined ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
+  dim_t packed = rhs_shape->at[rhs_shape->size - 1] / D;
   product_t product = {.size = sizeof(T),
                        .sum_size = sizeof(S),
-                       .lanes = W,
+                       .lanes = lanes_of(W, packed),
                        .dot = D,
                        .images = joined ? 1 : count_between(result_shape, 0, rank - 2),
                        .groups = 1,
@@ -121,7 +122,7 @@ KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const i
                        .width = tile_pixels,
                        .channels = cols,
                        .depth = depth,
-                       .block = rhs_shape->at[rhs_shape->size - 1] / D,
+                       .block = packed,
                        .step = joined ? step : lhs_strides->at[inner - 1],
                        .kernel_h = 1,
                        .kernel_w = 1,

@@ -19,6 +19,10 @@
 
 #include "as_f32.h"
 #include "tile.c"
+#if HALF_TILES
+#include "as_f32_half.h"
+#include "tile.c"
+#endif
 #include "as_f64.h"
 #include "tile.c"
 #include "as_i8.h"

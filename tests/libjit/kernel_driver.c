@@ -14,6 +14,12 @@
 TILES(f32, float, float, float)
 WEAK void libjit_tile_chained_f32(float *to, const float *start, const float *input, const float *weights,
                                   const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
+#if HALF_TILES
+TILES(f32_half, float, float, float)
+#define HALF(KIND) libjit_tile_##KIND##_f32_half
+#else
+#define HALF(KIND) libjit_tile_##KIND##_f32
+#endif
 TILES(f64, double, double, double)
 TILES(i8, int32_t, int8_t, int8_t)
 TILES(u8, int32_t, uint8_t, int8_t)
@@ -42,7 +48,7 @@ typedef struct {
   collect_t collect;
   dim_t sizes[4];    ///< of a patch and of the kernel
   dim_t block;
-  dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack
+  dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack; 2 of halves of vectors
   dim_t chained;     ///< whether tiles begin with sums of each pixel (strassen.c)
   loop_t loops[8];
 } table_t;
@@ -63,6 +69,7 @@ static table_t *table;
     switch (table->kind) {                                                                                             \
     case 8: libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
     case 4: libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
+    case 2: HALF(KIND)(sums, start, input, weights, reach, pixels, vectors, table->block); break;                      \
     case 1: libjit_tile_##KIND##_u8(sums, start, input, weights, reach, pixels, vectors, table->block); break;         \
     case -1: libjit_tile_##KIND##_i8(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
     }                                                                                                                  \

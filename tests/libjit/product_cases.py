@@ -102,6 +102,11 @@ _TILES = [(1, 1), (6, 2), (12, 2), (12, 1), (3, 8), (4, 8), (31, 1), (5, 3)]
 """Pixels and vectors."""
 
 
+def _half_tiles(suffix: str, lanes: int) -> list[tuple[int, int]]:
+    """Tiles of vectors half as long, where the kernels have any: an odd number of them."""
+    return [(9, 3), (4, 5), (29, 1)] if suffix == "f32" and lanes == 16 else []
+
+
 def _walk(number: int, lines: int) -> dict[str, Attr]:
     """How to walk so many lines, in turns: all at once, one by one, in slabs that leave a rest; with prefetching."""
     slab = (lines, 1, lines * 2 // 3)[number % 3]
@@ -110,6 +115,7 @@ def _walk(number: int, lines: int) -> dict[str, Attr]:
 
 def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     (suffix,) = suffixes
+    attrs: dict[str, Attr]
     runs = [(pair, tile) for pair in _PACKED_PRODUCTS for tile in _TILES]
     runs += [(_SLABS, (7, 1)), (_SLABS, (12, 2)), (_FETCHED, (4, 1))]
     runs = _share(runs, suffix)
@@ -121,9 +127,14 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
         yield Case(
             operands, {"result": result}, {"tile_pixels": rows, "tile_vectors": vectors, **walk}
         )
+    for rows, vectors in _half_tiles(suffix, lanes):
+        lhs, rhs = numbers(suffix, (11, 9)), numbers(suffix, (9, 45))
+        operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, vectors * lanes // 2)}
+        attrs = {"tile_pixels": rows, "tile_vectors": vectors, "slab": 1, "fetch": 0}
+        yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
     lhs, rhs = specials(suffix, (7, 8), 1), specials(_WEIGHTS.get(suffix, suffix), (8, 19), 2)
     operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
-    attrs: dict[str, Attr] = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
+    attrs = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
     yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
     if suffix in _SUMS:
         # The largest products there are, so many that their sum is beyond i32.
@@ -355,6 +366,9 @@ def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     runs = list(itertools.product(convs, _TILES, (True, False)))
     for number, (conv, tile, by_rows) in enumerate(_share(runs, suffix)):
         yield _packed_case(conv, conv.arrays(suffix), lanes, tile, by_rows, number)
+    halved = Conv((7, 9), 6, 2 * 29, (3, 3), pads=(1, 1, 1, 1), group=2)
+    for tile in _half_tiles(suffix, lanes):
+        yield _packed_case(halved, halved.arrays(suffix), lanes // 2, tile, tile[1] == 5, 1)
     # Slabs of rows, slabs of pixels, and weights that are fetched ahead.
     large = Conv((32, 41), 8, 20, (3, 3), strides=(2, 2))
     yield _packed_case(large, large.arrays(suffix), lanes, (6, 1), True, 2)

@@ -67,6 +67,7 @@ class Table(ctypes.Structure):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
                 table.chained = tile.kind == "chained"
+                table.kind = 2 if tile.halves else table.kind
         for function in work.patches:
             table.sizes[:] = [*function.patch, *function.kernels]
         return table

@@ -228,7 +228,7 @@ class ByteProducts:
             group,
         )
         decision = self.chooser.choose(n, product_ways(problem, machine))
-        block = decision.packed * machine.lanes
+        block = decision.block
         shape = (group, ceil_div(outputs // group, block), *taps, words, block * _WORD)
         filter = weights.constant(
             f, n, "packed", shape, lambda taps: filter_pieces(taps, group, block, _WORD)
@@ -306,7 +306,7 @@ class ByteProducts:
             return f.create_transpose(n.name, _in_i8(f, n, n.rhs), (*range(rank), rank + 1, rank))
         machine = self.variant.machine_for(ElemKind.I8)
         problem = _problem(n.type, n.lhs.type, prod(n.rhs.type.likely[:-2]))
-        block = self.chooser.choose(n, product_ways(problem, machine)).packed * machine.lanes
+        block = self.chooser.choose(n, product_ways(problem, machine)).block
         packed = packed_shape(shape, block, _WORD)
         if constant is not None:
             weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)

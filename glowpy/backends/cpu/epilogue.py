@@ -188,7 +188,7 @@ def _finished_tile(
     finish = _finish(chain, tile.pixels, columns, steps, row_steps, caller)
     pointers = ["%start", "%input", "%weights", "%reach"]
     places = [f"{dim} %row", f"{dim} %col"]
-    name = f"{caller.name.partition('.')[0]}.finished_{tile.pixels}x{tile.vectors}"
+    name = f"{caller.name.partition('.')[0]}.finished_{tile.pixels}x{tile.vectors}{'_half' * tile.halves}"
     parameters = ["ptr %env", *(f"ptr {pointer}" for pointer in pointers), *places]
     body = Body(module, name, caller.lines, parameters)
     body.at(head)

@@ -9,7 +9,7 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape
+from glowpy.core.type import Shape, Type
 from glowpy.support.symbolic import ceil_div, static
 
 __all__ = [
@@ -20,12 +20,15 @@ __all__ = [
     "pack_filter",
     "pack_matrix",
     "packed_shape",
+    "tile_lanes",
     "unpack_depthwise_filter",
     "unpack_filter",
     "unpack_matrix",
 ]
 
 
+_HALVED_LANES = 16
+"""HALF_TILES of libjit.h."""
 _PIECE = 1 << 22
 """Bytes of weights that are packed at a time."""
 
@@ -33,6 +36,16 @@ _PIECE = 1 << 22
 def dot_of(kind: ElemKind) -> int:
     """How many neighbours in depth are packed together: four 8-bit integers, which are a word, or one float."""
     return 4 if kind in (ElemKind.I8, ElemKind.U8) else 1
+
+
+def tile_lanes(weights: Type, lanes: int) -> int:
+    """The lanes of the vectors of tiles for packed weights, out of those of whole vectors.
+
+    Half of them where blocks are not made of whole vectors, of floats of which one has `_HALVED_LANES`.
+    """
+    (length,) = static([weights.shape[-1]])
+    whole = weights.kind is not ElemKind.F32 or lanes != _HALVED_LANES or length % lanes == 0
+    return lanes if whole else lanes // 2
 
 
 def packed_shape(shape: Shape, block: int, dot: int = 1) -> Shape:

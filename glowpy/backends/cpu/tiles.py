@@ -20,6 +20,10 @@ def call_kernel(body: Body, symbol: str, arguments: Sequence[str]) -> None:
     body.line(f"call void @{symbol}({', '.join(arguments)})")
 
 
+def _suffix(tile: TileFunction, kind: ElemKind) -> str:
+    return f"{kind.suffix}_half" if tile.halves else kind.suffix
+
+
 def call_tile(
     body: Body, tile: TileFunction, kind: ElemKind, arguments: Sequence[str], loop: str = ""
 ) -> None:
@@ -27,7 +31,7 @@ def call_tile(
     constants = [
         f"{body.module.dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)
     ]
-    symbol = f"libjit_tile_{loop or tile.kind}_{kind.suffix}"
+    symbol = f"libjit_tile_{loop or tile.kind}_{_suffix(tile, kind)}"
     call_kernel(body, symbol, [*arguments, *constants])
 
 
@@ -39,13 +43,14 @@ def tile_function(caller: Body, tile: TileFunction | None, kind: ElemKind) -> st
     dim, pointers = module.dim, ["sums", "start", "input", "weights", "reach"]
     network = caller.name.partition(".")[0]
     sizes = f"{tile.pixels}{'open' * tile.open_pixels}x{tile.vectors}{'open' * tile.open_vectors}"
+    sizes += "_half" * tile.halves
     parameters = [*(f"ptr %{p}" for p in pointers), f"{dim} %pixels", f"{dim} %vectors"]
     body = Body(module, f"{network}.{tile.kind}_{sizes}", caller.lines, parameters)
     body.follow(caller)
     if tile.open_pixels or tile.open_vectors:
         constants = [f"{dim} {number}" for number in (tile.pixels, tile.vectors, tile.block)]
         flags = [f"i1 {str(flag).lower()}" for flag in (tile.open_pixels, tile.open_vectors)]
-        symbol = f"libjit_open_{tile.kind}_{kind.suffix}"
+        symbol = f"libjit_open_{tile.kind}_{_suffix(tile, kind)}"
         call_kernel(body, symbol, [*parameters, *constants, *flags])
     else:
         call_tile(body, tile, kind, parameters[:5])

@@ -103,7 +103,9 @@ def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
 def _machine(table: dict[str, Any], entry: dict[str, Any], kind: ElemKind) -> Machine:
     """The model for products of a kind. A vector is one sum at least; a field of the entry is that of the model."""
     dot = dot_of(kind)
-    model = table["machine"][entry["machine"]]
+    model: dict[str, Any] = dict(table["machine"][entry["machine"]])
+    if kind is not ElemKind.F32:
+        model["half_loads"] = 0  # only tiles of floats come in halves
     return Machine(
         element_bytes=kind.size,
         dot=dot,

@@ -38,7 +38,7 @@ from glowpy.backends.cpu.nodes_gen import (
     CpuStandardizeNode,
     CpuWeightedGatherNode,
 )
-from glowpy.backends.cpu.packing import dot_of, packed_shape
+from glowpy.backends.cpu.packing import dot_of, packed_shape, tile_lanes
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS
 from glowpy.backends.cpu.strategy.product import MAX_PIXELS, MAX_SUMS, MAX_VECTORS
 from glowpy.backends.cpu.strategy.work import has_pads
@@ -280,7 +280,8 @@ def _product_misfit(
 ) -> str:
     """Of an operand that is packed for tiles; whose blocks may be `several` for each of them."""
     type, vectors = operation.types[operand], operation.attrs["tile_vectors"]
-    lanes = variant.machine_for(type.kind).lanes
+    whole = variant.machine_for(type.kind).lanes
+    lanes = tile_lanes(type, whole) if several else whole
     block = static([type.shape[-1]])[0] // dot_of(type.kind)
     columns = vectors * lanes if isinstance(vectors, int) else 0
     if block == columns or (several and block and block % lanes == 0 and columns % block == 0):

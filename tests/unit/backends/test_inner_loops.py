@@ -125,13 +125,13 @@ def assembly(
     target: CpuTarget, decision: Decision, kind: ElemKind, library: Path
 ) -> dict[str, str]:
     """The assembly of the regular and of the scattered tile."""
-    block = decision.vectors * target.variant.machine_for(kind).lanes
+    halves = decision.lanes < target.variant.machine_for(kind).lanes
     texts = {}
     for name in ("regular", "scattered"):
         module = ModuleWriter(target.pointer_bits, target.variant.vector_bytes, None)
         tile_function(
             Body(module, "net.loop", {}),
-            TileFunction(name, decision.pixels, decision.vectors, block),
+            TileFunction(name, decision.pixels, decision.vectors, decision.block, halves=halves),
             kind,
         )
         _, text = module.separate([], visible=True)
@@ -168,8 +168,12 @@ def test_sums_stay_in_registers(code: Code, tmp_path: Path) -> None:
     machine = target.variant.machine_for(code.kind)
     assert code.fused or not machine.fused
     library = tile_library(target, tmp_path)
-    for name, problem in _PROBLEMS.items():
+    problems = _PROBLEMS | (
+        {"halves": Problem(1, 784, 24, 1, 96, 96)} if machine.half_loads else {}
+    )
+    for name, problem in problems.items():
         decision = choose(problem, machine)
+        assert (decision.lanes < machine.lanes) == (name == "halves")
         for kind, text in assembly(target, decision, code.kind, library).items():
             steps = [
                 loop

@@ -162,7 +162,7 @@ class PackProductsPass(RewritePass):
         if isinstance(decision, StrassenDecision):
             product = _strassen(f, n, n.input, n.filter, decision, machine.lanes)
             return f.create_add(n.name, product, _bias_alone(f, n))
-        packed = _packed_filter(f, n, decision.packed * machine.lanes)
+        packed = _packed_filter(f, n, decision.block)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
             np.zeros(depth if has_pads(n.pads) else 0, n.type.kind.dtype),
@@ -228,7 +228,7 @@ class PackProductsPass(RewritePass):
         decision = self.chooser.choose(n, ways)
         if isinstance(decision, StrassenDecision):
             return _strassen(f, n, n.lhs, n.rhs, decision, machine.lanes)
-        block = decision.packed * machine.lanes
+        block = decision.block
         type = n.rhs.type.with_shape(packed_shape(n.rhs.type.shape, block))
         constant = n.rhs.constant
         packed: Operand

@@ -16,13 +16,14 @@ from glowpy.backends.cpu.insts_gen import (
     CpuStrassenInst,
     CpuWinogradInst,
 )
+from glowpy.backends.cpu.packing import tile_lanes
 from glowpy.backends.cpu.strategy.attention import choose_attention, key_tiles
 from glowpy.backends.cpu.strategy.depthwise import depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     Candidate,
     Problem,
-    candidates,
+    all_candidates,
     cheapest,
     choose,
     conv_problem,
@@ -71,7 +72,7 @@ class Row:
 
     Attributes:
         pixels: Of a tile.
-        vectors: Of a tile.
+        vectors: Of a tile; halves count as such.
         line: Pixels that are tiled by themselves.
         cycles: What the model says all tiles take.
         limit: What decides how long a step takes.
@@ -79,7 +80,7 @@ class Row:
     """
 
     pixels: int
-    vectors: int
+    vectors: float
     line: int
     cycles: float
     limit: str
@@ -238,11 +239,12 @@ def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanati
     free = ("tile_pixels", "tile_vectors", "line", "slab", "fetch")
     decision = {name: _dim(inst.attrs[name]) for name in free if name in inst.attrs}
     pixels, vectors = (likely_extent(decision[name]) for name in ("tile_pixels", "tile_vectors"))
-    in_use = pixels, vectors, likely_extent(decision.get("line", pixels))
-    ranked = sorted(candidates(problem, machine), key=preference)
+    lanes = tile_lanes(inst.operands[2].value.type, machine.lanes)
+    in_use = pixels, vectors, likely_extent(decision.get("line", pixels)), lanes
+    ranked = sorted(all_candidates(problem, machine), key=preference)
     shown = list(islice(ranked, _SHOWN))
     if in_use not in [_tile(candidate) for candidate in shown]:
-        shown.append(estimate(problem, machine, *in_use))
+        shown.append(estimate(problem, machine.model(lanes), *in_use[:3]))
     work = work_of(inst, machine.lanes)
     loops = [tile.name for tile in work.tiles if tile is not None]
     return Explanation(
@@ -274,17 +276,18 @@ def _taken(problem: Problem, machine: Machine, result: Type) -> dict[str, Dim]:
     return {**tile, "line": best.line, "slab": best.slab, "fetch": fetch}
 
 
-def _tile(candidate: Candidate) -> tuple[int, int, int]:
-    return candidate.pixels, candidate.vectors, candidate.line
+def _tile(candidate: Candidate) -> tuple[int, int, int, int]:
+    return candidate.pixels, candidate.vectors, candidate.line, candidate.lanes
 
 
 def _row(
-    candidate: Candidate, problem: Problem, machine: Machine, in_use: tuple[int, int, int]
+    candidate: Candidate, problem: Problem, machine: Machine, in_use: tuple[int, int, int, int]
 ) -> Row:
-    pixels, vectors, line = _tile(candidate)
-    limits = step_limits(problem, machine, pixels, vectors, vectors * machine.lanes)
+    pixels, vectors, line, lanes = _tile(candidate)
+    limits = step_limits(problem, machine.model(lanes), pixels, vectors, vectors * lanes)
     limit = max(limits, key=lambda name: limits[name])
-    return Row(pixels, vectors, line, candidate.cycles, limit, _tile(candidate) == in_use)
+    shown = vectors if lanes == machine.lanes else vectors / 2
+    return Row(pixels, shown, line, candidate.cycles, limit, _tile(candidate) == in_use)
 
 
 def explanations_text(explanations: Iterable[Explanation], *, as_json: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Machine"]
 
@@ -37,6 +37,9 @@ class Machine:
             line of the cache: it is read and written again for the next channels.
         hidden_stores: Vectors of a tile that are stored while the next one begins.
         store_cycles: For each vector of a tile beyond these.
+        half_loads: Loads of half a vector that start in a cycle, where vectors are computed and stored as two halves:
+            half of one takes half the time. 0 where they are not.
+        is_half: This is the model for vectors of half as many lanes.
     """
 
     element_bytes: int
@@ -60,8 +63,31 @@ class Machine:
     part_of_line: float
     hidden_stores: int = 0
     store_cycles: float = 1.0
+    half_loads: float = 0.0
+    is_half: bool = False
 
     @property
     def lane_bytes(self) -> int:
         """The weights of a lane in a step."""
         return self.element_bytes * self.dot
+
+    @property
+    def models(self) -> tuple[Machine, ...]:
+        """That of whole vectors, and where they are computed in halves, that of vectors of half as many lanes."""
+        return (self, self.model(self.lanes // 2)) if self.half_loads else (self,)
+
+    def model(self, lanes: int) -> Machine:
+        """The model for vectors of so many lanes: all, or half of them."""
+        if lanes == self.lanes:
+            return self
+        times = 2 if self.half_loads else 1
+        return replace(
+            self,
+            lanes=lanes,
+            multiplies=times * self.multiplies,
+            loads=self.half_loads or self.loads,
+            hidden_stores=times * self.hidden_stores,
+            store_cycles=self.store_cycles / times,
+            half_loads=0.0,
+            is_half=True,
+        )

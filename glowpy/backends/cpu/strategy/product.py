@@ -27,6 +27,10 @@ is *scattered* (it spans rows, or reaches over the edge of the image) looks up a
 tiles at the end of a line and of the channels are smaller; they are counted as what they are, and each is code of
 its own, hence a small price on each.
 
+Where a processor computes vectors in two halves (`Machine.half_loads`), there are tiles of an odd number of half
+vectors as well. They take 2 % longer, being twice as many instructions, and wait for weights the first time: the
+processor looks ahead as many instructions, which is half as long.
+
 * p * v sums, the parts of v weights and of one element of input have to fit into the registers and leave one free, or
   LLVM does not manage without the stack: a tile that spills is slower than any that does not.
 * The choice depends on nothing but the arguments.
@@ -52,6 +56,7 @@ __all__ = [
     "Candidate",
     "Decision",
     "Problem",
+    "all_candidates",
     "candidates",
     "cheapest",
     "choose",
@@ -69,6 +74,7 @@ _LINES_IN_A_SET = 8
 _PRICE_OF_A_LINE = 0.03
 _PRICE_OF_A_VARIANT = 0.01
 _PRICE_OF_A_STREAM = 0.02
+_PRICE_OF_HALVES = 0.02
 _COUNTING = 3
 _LINE_BYTES = 64
 _CYCLES_PER_POINTER = 1.0
@@ -155,6 +161,7 @@ class Decision:
         slab: Lines that are computed for one block of channels before the next block.
         fetch: Elements of weights to fetch ahead at each step of the inner loop.
         packed: Vectors of output channels whose weights are packed together. Those of a tile are a multiple.
+        lanes: Output channels in a vector.
         cycles: What it is thought to cost, for all images; but for slabs and what is fetched ahead.
     """
 
@@ -164,7 +171,13 @@ class Decision:
     slab: int
     fetch: int
     packed: int
+    lanes: int
     cycles: float = field(default=0.0, compare=False)
+
+    @property
+    def block(self) -> int:
+        """Output channels whose weights are packed together."""
+        return self.packed * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +187,7 @@ class Candidate:
     pixels: int
     vectors: int
     line: int
+    lanes: int
     cycles: float
 
 
@@ -221,7 +235,7 @@ def preference(candidate: Candidate) -> tuple[float, int, int, int]:
 @cache
 def cheapest(problem: Problem, machine: Machine) -> Candidate:
     """The best of all candidates."""
-    return min(candidates(problem, machine), key=preference)
+    return min(all_candidates(problem, machine), key=preference)
 
 
 @cache
@@ -239,11 +253,13 @@ def product_ways(problem: Problem, machine: Machine) -> Iterator[Decision]:
     best = choose(problem, machine)
     yield best
     limit = WORTH_TRYING * best.cycles
-    tiles = [one for one in candidates(problem, machine) if one.cycles * problem.images <= limit]
+    tiles = [
+        one for one in all_candidates(problem, machine) if one.cycles * problem.images <= limit
+    ]
     tiles.sort(key=preference)
     kinds: dict[tuple[int, bool], Candidate] = {}
     for tile in tiles:
-        kinds.setdefault((tile.vectors, tile.line == tile.pixels), tile)
+        kinds.setdefault((tile.vectors * tile.lanes, tile.line == tile.pixels), tile)
     lines = max(ceil_div(problem.pixels, best.line), 1)
     ways = chain(
         (_with_tile(problem, machine, tile) for tile in kinds.values()),
@@ -260,22 +276,37 @@ def product_ways(problem: Problem, machine: Machine) -> Iterator[Decision]:
 
 def _with_tile(problem: Problem, machine: Machine, tile: Candidate) -> Decision:
     """The decision for a tile."""
+    machine = machine.model(tile.lanes)
     slab = _slab(problem, machine, tile)
     fetch = _fetch(problem, machine, tile, slab)
     packed = _packed_vectors(problem, machine) or tile.vectors
     cycles = tile.cycles * problem.images
-    return Decision(tile.pixels, tile.vectors, tile.line, slab, fetch, packed, cycles)
+    return Decision(tile.pixels, tile.vectors, tile.line, slab, fetch, packed, tile.lanes, cycles)
+
+
+def all_candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
+    """The candidates with whole vectors, and with half ones; with those that weights are laid out for, if they are."""
+    shared = problem.usual_pixels not in (0, problem.pixels)
+    lanes = cheapest(_usual(problem), machine).lanes if shared else 0
+    models = machine.models if problem.most_vectors == MAX_VECTORS else (machine,)
+    for model in models:
+        if lanes in (0, model.lanes):
+            yield from candidates(problem, model)
 
 
 def candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
     """Every tile that fits into the registers and is not larger than the result; one pixel and vector at least.
 
-    Where weights are laid out for a usual number of pixels, a tile takes some of those blocks.
+    Where weights are laid out for a usual number of pixels, a tile takes some of those blocks. Blocks of an even number
+    of halves are none of halves: whole vectors take them as fast.
     """
     most = max(min(problem.most_vectors, ceil_div(problem.channels, machine.lanes)), 1)
     spare = machine.parts + (1 if machine.fused else 2)
-    packed = _packed_vectors(problem, machine) or 1
+    shared = _packed_vectors(problem, machine)
+    packed = shared or 1
     for vectors in range(packed, most + 1, packed):
+        if machine.is_half and (packed if shared else vectors) % 2 == 0:
+            continue
         fitting = (machine.vector_registers - spare) // vectors - machine.parts
         fitting = min(fitting, MAX_PIXELS, MAX_SUMS // vectors)
         for pixels in range(1, max(fitting, 1 if vectors == 1 else 0) + 1):
@@ -294,13 +325,18 @@ def _packed_vectors(problem: Problem, machine: Machine) -> int:
     """The vectors of a packed block that are best for the usual number of pixels; 0 where each number has its own."""
     if problem.usual_pixels in (0, problem.pixels):
         return 0
-    usual = replace(problem, height=1, width=problem.usual_pixels, usual_pixels=0)
-    return cheapest(usual, machine).vectors
+    return cheapest(_usual(problem), machine).vectors
+
+
+def _usual(problem: Problem) -> Problem:
+    """The problem with the number of pixels that weights are laid out for."""
+    return replace(problem, height=1, width=problem.usual_pixels, usual_pixels=0)
 
 
 def estimate(problem: Problem, machine: Machine, pixels: int, vectors: int, line: int) -> Candidate:
     """Any tile along lines of so many pixels, whether or not it fits the machine."""
-    return Candidate(pixels, vectors, line, _cost(problem, machine, pixels, vectors, line))
+    cycles = _cost(problem, machine, pixels, vectors, line)
+    return Candidate(pixels, vectors, line, machine.lanes, cycles)
 
 
 def _lines(problem: Problem, pixels: int) -> tuple[int, ...]:
@@ -359,7 +395,11 @@ def _cost(problem: Problem, machine: Machine, pixels: int, vectors: int, line: i
             tile = _tile_cycles(problem, machine, part, ceil_div(channels, machine.lanes), block)
             cycles += part.count * count * tile
     variants = len(parts) * len(blocks)
-    return cycles * (1 + _PRICE_OF_A_VARIANT * (variants - 1))
+    cycles *= 1 + _PRICE_OF_A_VARIANT * (variants - 1)
+    if machine.is_half:
+        cycles *= 1 + _PRICE_OF_HALVES
+        cycles += problem.weight_bytes(machine) * problem.channels / machine.third_rate
+    return cycles
 
 
 def _tile_cycles(
@@ -468,7 +508,7 @@ def fetched_ahead(problem: Problem, machine: Machine, decision: Decision, result
     if isinstance(pixels, int) or not alone or not fetches:
         return decision.fetch
     tiles = greatest(ceil_div(pixels, decision.pixels), 1)
-    block = decision.vectors * machine.lanes * machine.dot
+    block = decision.vectors * decision.lanes * machine.dot
     most = machine.prefetch_bytes // machine.element_bytes
     of_a_slab = least(tiles, decision.slab)
     return least(ceil_div(block, of_a_slab), most) * least(tiles - 1, 1)

@@ -25,7 +25,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuStrassenSumsInst,
     CpuWinogradInst,
 )
-from glowpy.backends.cpu.packing import dot_of
+from glowpy.backends.cpu.packing import dot_of, tile_lanes
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.core.strides import merged_loops
@@ -50,11 +50,13 @@ class TileFunction:
     """It is called for any number of pixels below `pixels`, which depends on symbolic extents."""
     open_vectors: bool = False
     """It is called for any number of vectors below `vectors`."""
+    halves: bool = False
+    """The vectors are halves of whole ones."""
 
     @property
     def name(self) -> str:
         """Its kind, pixels and vectors, for people."""
-        return f"{self.kind} {self.pixels}x{self.vectors}"
+        return f"{self.kind} {self.pixels}x{self.vectors / 2 if self.halves else self.vectors}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,10 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     else:
         open_ones = _lengths(pixels, inst.line, inst.tile_pixels) | {inst.tile_pixels, _OPEN}
         sizes = {(kind, count) for kind in ("regular", "scattered") for count in open_ones}
-    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.filter))
+    blocks = _blocks(inst.tile_vectors, channels, inst.filter, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
-    block = inst.tile_vectors * lanes
+    block = blocks.size
     return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles, tiles[0])
 
 
@@ -182,6 +184,7 @@ class _Blocks:
     channels: Dim
     lanes: int
     packed: int
+    halves: bool
 
     @property
     def size(self) -> int:
@@ -198,10 +201,10 @@ class _Blocks:
         return self.vectors if whole else 0, last if last != self.vectors else 0
 
 
-def _packed_block(weights: Value) -> int:
-    """The channels of a packed block."""
-    (length,) = static([weights.type.shape[-1]])
-    return length // dot_of(weights.type.kind)
+def _blocks(vectors: int, channels: Dim, weights: Value, lanes: int) -> _Blocks:
+    """The blocks of tiles for packed weights, where whole vectors have so many lanes."""
+    (length,), own = static([weights.type.shape[-1]]), tile_lanes(weights.type, lanes)
+    return _Blocks(vectors, channels, own, length // dot_of(weights.type.kind), own < lanes)
 
 
 def _lengths(pixels: Dim, line: Dim, tile: int) -> set[Dim]:
@@ -225,7 +228,9 @@ def _tiles(
         open_pixels, open_vectors = count == _OPEN, vectors == _OPEN
         (size,) = static([pixels if open_pixels else count])
         chosen = blocks.vectors if open_vectors else vectors
-        return TileFunction(kind, size, chosen, blocks.packed, open_pixels, open_vectors)
+        return TileFunction(
+            kind, size, chosen, blocks.packed, open_pixels, open_vectors, blocks.halves
+        )
 
     return tuple(
         tile(kind, count, vectors)
@@ -241,10 +246,10 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     if product(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
         batch, rows = [], rows * product(batch)
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
-    blocks = _Blocks(inst.tile_vectors, channels, lanes, _packed_block(inst.rhs))
+    blocks = _blocks(inst.tile_vectors, channels, inst.rhs, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
-    block = inst.tile_vectors * lanes
+    block = blocks.size
     return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles, tiles[0])
 
 
@@ -253,7 +258,7 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     _, *pixels, channels = inst.result.type.shape
     patches = count_patches(pixels, inst.patch, inst.kernels)
     sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
-    blocks = _Blocks(inst.tile_vectors, channels // inst.group, lanes, _packed_block(inst.filter))
+    blocks = _blocks(inst.tile_vectors, channels // inst.group, inst.filter, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     patch = inst.patch, inst.kernels
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
