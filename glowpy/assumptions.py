@@ -78,6 +78,14 @@ class Plan:
     def _symbols(self) -> dict[str, Symbol]:
         return symbols_of(dim for shape in self.shapes.values() for dim in shape)
 
+    @cached_property
+    def _alike(self) -> dict[Shape, list[str]]:
+        """The inputs that are declared alike, as caches of layers are."""
+        names: dict[Shape, list[str]] = {}
+        for name, shape in self.shapes.items():
+            names.setdefault(shape, []).append(name)
+        return names
+
     @property
     def openness(self) -> int:
         """How many symbols it leaves open."""
@@ -94,9 +102,9 @@ class Plan:
         """Whether it is for inputs of these shapes."""
         extents: dict[str, int] = {}
         sums: list[tuple[Expr, int]] = []
-        for name, shape in self.shapes.items():
-            actual = shapes[name]
-            if len(actual) != len(shape):
+        for shape, names in self._alike.items():
+            actual = shapes[names[0]]
+            if len(actual) != len(shape) or len(set(map(shapes.__getitem__, names))) > 1:
                 return False
             for dim, size in zip(shape, actual, strict=True):
                 if not isinstance(dim, Expr):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, largest_at, shape_at, symbols_of_types, type_at
 from glowpy.core.state import Known, State, StatePort, given_extents
-from glowpy.core.tensor import Array, Tensor, allocated
+from glowpy.core.tensor import Array, Tensor, address_of, allocated
 from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
@@ -27,7 +26,6 @@ __all__ = [
     "Instance",
     "Observer",
     "Port",
-    "address_of",
     "aligned_array",
     "elements_at",
     "input_misfit",
@@ -52,20 +50,6 @@ def aligned_array(size: int) -> Array:
     block = allocated((size + ALIGNMENT,), np.uint8)
     start = -address_of(block) % ALIGNMENT
     return block[start : start + size]
-
-
-_begin, _address = ctypes.c_char.from_buffer, ctypes.addressof
-
-
-def address_of(array: Array) -> int:
-    """Where the elements of a contiguous array begin; 0 if there are none."""
-    if not array.size:
-        return 0
-    try:
-        # A quarter of the time that the attribute takes.
-        return _address(_begin(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # read-only, or of a dtype that buffers do not have
-        return array.ctypes.data
 
 
 def elements_at(memory: Array, start: int, value: Value) -> Array:
@@ -189,6 +173,12 @@ class Executable(ABC):
             extents: What the symbols of inputs' shapes are in this run.
         """
 
+    def execute_on(
+        self, state: State, bindings: Mapping[str, Array], arena: Array, extents: Extents
+    ) -> Extents:
+        """The same with the memory of variables beside the arrays that are bound."""
+        return self.execute({**bindings, **state.arrays}, arena, extents)
+
     def instance(self, state: State | None = None, /, **extents: int) -> Instance:
         """A new instance, with its own working memory, its own arrays for inputs and outputs, and `state` or its own.
 
@@ -222,7 +212,7 @@ class Executable(ABC):
         known = self._bind_state(state, bindings) if state is not None or self.state_ports else ()
         extents, types = self._bound(bindings, known) if self._is_open else _NO_SYMBOLS
         if out:
-            self._bind_outputs(out, bindings, extents)
+            self._bind_outputs(out, bindings, extents, state)
         results = {}
         for port, small in self._small:
             array = bindings.get(port.placeholder)
@@ -235,7 +225,10 @@ class Executable(ABC):
         except IndexError:
             arena = aligned_array(self.arena_size)
         try:
-            found = self.execute(bindings, arena, extents)
+            if state is None:
+                found = self.execute(bindings, arena, extents)
+            else:
+                found = self.execute_on(state, bindings, arena, extents)
         finally:
             self._arenas.append(arena)
         if state is not None:
@@ -266,7 +259,7 @@ class Executable(ABC):
         return bindings
 
     def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> Known:
-        """Binds the memory of variables; what they say of symbols."""
+        """What variables say of symbols; an input that lies in their memory is copied."""
         if state is None:
             if self.state_ports:
                 raise UserError(
@@ -275,9 +268,8 @@ class Executable(ABC):
             return ()
         _check_state(self, state)
         for name, array in bindings.items():
-            if _lies_in(array, state):
+            if state.holds(array):  # a run may overwrite it before it has read all inputs
                 bindings[name] = array.copy()
-        bindings.update(state.arrays)
         return state.known()
 
     def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
@@ -297,7 +289,11 @@ class Executable(ABC):
         return bound
 
     def _bind_outputs(
-        self, out: Mapping[str, Array], bindings: dict[str, Array], extents: Extents
+        self,
+        out: Mapping[str, Array],
+        bindings: dict[str, Array],
+        extents: Extents,
+        state: State | None,
     ) -> None:
         """Checks arrays for outputs, and binds those that can be written while others are read and written."""
         ports = {port.name: port for port in self.output_ports}
@@ -315,6 +311,8 @@ class Executable(ABC):
             port = ports[name]
             fits = array.flags.c_contiguous and array.flags.aligned and port not in self.open_ports
             shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
+            if fits and state is not None:
+                shared = shared or state.holds(array)
             if fits and not shared and port.placeholder not in bindings:
                 bindings[port.placeholder] = array
 
@@ -332,14 +330,6 @@ def _check_state(network: Executable, state: object) -> None:
     """Raises UserError for the state of a network with other variables, or with other memory for them."""
     if not isinstance(state, State) or state.ports != network.state_ports:
         raise UserError("expected a state of this network", note="network.state() makes one")
-
-
-def _lies_in(array: Array, state: State) -> bool:
-    """Whether an array is some of the memory of a state, which a run may overwrite before it has read all inputs."""
-    memories = state.arrays.values()
-    if array.base is None:
-        return any(array is memory for memory in memories)
-    return any(np.may_share_memory(array, memory) for memory in memories)
 
 
 def part_of(array: Array, shape: tuple[int, ...]) -> Array:
@@ -471,7 +461,7 @@ class Instance:
         for name, other in self._arrays.items():
             if name != port.placeholder and np.may_share_memory(array, other):
                 raise UserError(f"'{port.name}': expected memory of its own, got some of %{name}'s")
-        if _lies_in(array, self.state):
+        if self.state.holds(array):
             raise UserError(f"'{port.name}': expected memory of its own, got some of a variable's")
         self._arrays[port.placeholder] = array
         self._flat.pop(port.placeholder, None)
@@ -489,8 +479,9 @@ class Instance:
         if self.state.ports:
             self._prepare()
             self._shape(self._function.output_ports)
-            arrays = {**self._arrays, **self.state.arrays}
-            self._found = self._function.execute(arrays, self._arena, self._extents)
+            self._found = self._function.execute_on(
+                self.state, self._arrays, self._arena, self._extents
+            )
             self.state.advance({**self._extents, **self._found})
         else:
             self._found = self._function.execute(self._arrays, self._arena, self._extents)

@@ -365,18 +365,22 @@ class InferenceSession:
         function = self._specialisations.latest((shapes, known))
         if function is not None:
             return function
-        with self._lock:
-            before = self._assumptions.copy()
+        before: Assumptions | None = None  # what this call assumes and learns
         try:
             while True:
-                plan = self._plan(dict(shapes), known)
+                plan = self._fitting(dict(shapes), known)
+                if plan is None:
+                    before = before or self._copied_assumptions()
+                    plan = self._assumed(dict(shapes))
                 compile = partial(self._compiled, plan, values, known)
                 try:
                     return self._specialisations.get((plan, known), (shapes, known), compile)
                 except UndecidedError as error:
+                    before = before or self._copied_assumptions()
                     with self._lock:
                         self._assumptions.learn(error, plan, dict(shapes))
         except UserError as error:  # nothing is learned from what cannot be computed
+            before = before or self._copied_assumptions()
             with self._lock:
                 self._assumptions = before
             if isinstance(error, ValueNeededError):
@@ -387,12 +391,18 @@ class InferenceSession:
                 raise UserError.of([*reasons, *error.diagnostics]) from error
             raise
 
-    def _plan(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
-        """The closest plan that there is code of for these shapes and known elements; else one to compile by."""
+    def _copied_assumptions(self) -> Assumptions:
+        with self._lock:
+            return self._assumptions.copy()
+
+    def _fitting(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan | None:
+        """The closest plan that there is code of for these shapes and known elements."""
         keys = self._specialisations.keys
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
-        if fitting:
-            return min(fitting, key=lambda plan: plan.openness)
+        return min(fitting, key=lambda plan: plan.openness) if fitting else None
+
+    def _assumed(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
+        """The plan to compile by for these shapes."""
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
         except UserError as error:  # its remedy is for those who give shapes in advance

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import cast, final
 
 import numpy as np
 
@@ -27,6 +26,25 @@ _MAX_FRESH = 64
 
 
 @final
+class _Turn:
+    """Lets in one thread at a time: `with turn: ...`. Raises UserError for one that is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def __enter__(self) -> None:
+        if self._owner == threading.get_ident():
+            raise UserError("expected a callback that does not use the session that is running")
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *exception: object) -> None:
+        self._owner = None
+        self._lock.release()
+
+
+@final
 class SessionState:
     """The variables of one session. One run at a time: others wait.
 
@@ -37,26 +55,15 @@ class SessionState:
     def __init__(self, model: OnnxModel, pairs: StatePairs) -> None:
         model.check_state(pairs)
         self.pairs = dict(pairs)
+        self._kept = {output: name for name, output in self.pairs.items()}
         self._inputs = {info.name: info for info in model.inputs}
         self._model = model
         self._fresh: dict[Hashable, Shapes] = {}  # by what else is known
-        self._lock = threading.Lock()
-        self._owner: int | None = None
+        self._turn = _Turn()
         self._contents: dict[str, Array] = {}
         """What variables hold for the first run; zeros are not listed."""
         self._state: State | None = None
         """What they hold since."""
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if self._owner == threading.get_ident():
-            raise UserError("expected a callback that does not use the session that is running")
-        with self._lock:
-            self._owner = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._owner = None
 
     def run(
         self,
@@ -73,22 +80,23 @@ class SessionState:
             out: As of `CompiledFunction`; also for what the run leaves in variables.
             function_for: What is compiled for inputs and variables of these shapes.
         """
-        with self._turn():
+        with self._turn:
             shapes = self._shapes(feeds)
             try:
                 function = function_for(shapes)
             except UserError as error:
                 raise self._with_held_shapes(error, shapes) from error
             state = self._moved(function, shapes)
-            inputs = {port.name: feeds[port.name] for port in function.input_ports}
-            kept = {output: name for name, output in self.pairs.items() if output in names}
+            if len(feeds) != len(function.input_ports):
+                feeds = {port.name: feeds[port.name] for port in function.input_ports}
+            kept = [name for name in names if name in self._kept]
             copies = {name: array for name, array in (out or {}).items() if name in kept}
-            _check_copies(function, shapes, {kept[name]: copies[name] for name in copies})
-            others = {name: array for name, array in (out or {}).items() if name not in kept}
-            outputs = function(inputs, others, state=state)
+            _check_copies(function, shapes, {self._kept[name]: copies[name] for name in copies})
+            others = {name: out[name] for name in out if name not in kept} if out else None
+            outputs = function(feeds, others, state=state)
             self._state, self._contents = state, {}
-            for output, name in kept.items():
-                content = state[name]
+            for output in kept:
+                content = state[self._kept[output]]
                 outputs[output] = copies.get(output, np.empty_like(content))
                 outputs[output][...] = content
             return outputs
@@ -119,8 +127,7 @@ class SessionState:
         """The shapes of all inputs, and those of variables before the next run."""
         given = {name: array.shape for name, array in feeds.items()}
         if self._state is not None:
-            kept = {name: self._state.shape(name) for name in self.pairs}
-            given |= {name: tuple(size or 0 for size in shape) for name, shape in kept.items()}
+            given |= cast("Shapes", self._state.shapes)  # which a run has left: all is known
         else:
             given |= {name: array.shape for name, array in self._contents.items()}
             given |= self._begun(given, feeds)
@@ -140,12 +147,12 @@ class SessionState:
 
     def reset(self) -> None:
         """Makes all variables zero, or empty."""
-        with self._turn():
+        with self._turn:
             self._state, self._contents = None, {}
 
     def contents(self) -> dict[str, Array]:
         """Copies of what variables hold, by the names of the inputs; none that hold nothing yet."""
-        with self._turn():
+        with self._turn:
             if self._state is not None:
                 return self._state.contents()
             return {name: array.copy() for name, array in self._contents.items()}
@@ -167,7 +174,7 @@ class SessionState:
                 note="reset_state makes them what they were at first",
             )
         self._check_alike(arrays)
-        with self._turn():
+        with self._turn:
             self._state, self._contents = None, arrays
 
     def _check_alike(self, arrays: Mapping[str, Array]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -9,7 +10,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, shape_at
-from glowpy.core.tensor import Array, allocated
+from glowpy.core.tensor import Array, address_of, allocated
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol, highest, symbol
@@ -61,6 +62,7 @@ class State:
     Attributes:
         ports: What the variables are.
         arrays: Their memory, by their names in dumps; a run changes it.
+        addresses: Where each of these begins.
     """
 
     def __init__(self, ports: Sequence[StatePort]) -> None:
@@ -74,11 +76,31 @@ class State:
 
     def reset(self) -> None:
         """Makes all variables what they were at first. Raises UserError where there is no memory for them."""
-        self.arrays: dict[str, Array] = {
-            port.placeholder: allocated(port.memory.extents, port.memory.kind.dtype)
-            for port in self.ports
-        }
+        self._keep(
+            {
+                port.placeholder: allocated(port.memory.extents, port.memory.kind.dtype)
+                for port in self.ports
+            }
+        )
         self._shapes: dict[str, tuple[int | None, ...]] = {p.name: p.fresh for p in self.ports}
+        self._known: Known | None = None  # what these shapes say, once that was asked for
+
+    def _keep(self, arrays: Mapping[str, Array]) -> None:
+        """Makes these arrays the memory. Where they lie is asked for in every run, so that it is found out once."""
+        self.arrays = arrays
+        self.addresses = {name: address_of(array) for name, array in arrays.items()}
+        self._own = {id(array) for array in arrays.values()}
+        spans = sorted((self.addresses[name], array.nbytes) for name, array in arrays.items())
+        self._starts = [start for start, _ in spans]
+        self._ends = [start + size for start, size in spans]
+
+    def holds(self, array: Array) -> bool:
+        """Whether a contiguous array is some of this memory."""
+        if array.base is None:
+            return id(array) in self._own
+        start = address_of(array)
+        place = bisect_right(self._starts, start + max(array.nbytes - 1, 0))
+        return place > 0 and start < self._ends[place - 1]
 
     def __getitem__(self, name: str) -> Array:
         """What a variable holds, in its memory. A dimension that only inputs say is 0 before the first run."""
@@ -99,9 +121,15 @@ class State:
         self._check_room(port, content.shape)
         self.arrays[port.placeholder][_box(content.shape)] = content
         self._shapes[name] = content.shape
+        self._known = None
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int | None, ...]]:
+        """Of what variables hold; None for a dimension that only inputs say, before the first run."""
+        return self._shapes
 
     def shape(self, name: str) -> tuple[int | None, ...]:
-        """The shape of what a variable holds; None for a dimension that only inputs say, before the first run."""
+        """One of these."""
         return self._shapes[self._port(name).name]
 
     def _port(self, name: str) -> StatePort:
@@ -112,13 +140,22 @@ class State:
 
     def known(self) -> Known:
         """What the variables say of the next run. Raises UserError where one is full."""
+        if self._known is None:
+            self._known = self._stated()
+        for name, dims, sizes in self._known:
+            for dim, size in zip(dims, sizes, strict=True):
+                if size > highest(dim):
+                    self._check_room(self._ports[name], self._shapes[name])
+        return self._known
+
+    def _stated(self) -> Known:
+        """One variable for each shape of those that are declared alike."""
         known: list[tuple[str, Shape, tuple[int, ...]]] = []
         for (declared, _), names in self._alike.items():
             firsts: dict[tuple[int | None, ...], str] = {}
             for name in names:
                 firsts.setdefault(self._shapes[name], name)
             for shape, name in firsts.items():
-                self._check_room(self._ports[name], shape)
                 pairs = zip(declared, shape, strict=True)
                 stated = [(dim, size) for dim, size in pairs if size is not None]
                 dims, sizes = tuple(dim for dim, _ in stated), tuple(size for _, size in stated)
@@ -137,15 +174,20 @@ class State:
 
     def advance(self, extents: Extents) -> None:
         """Notes that a run with these extents has left its variables."""
-        for (_, following), names in self._alike.items():
-            self._shapes |= dict.fromkeys(names, shape_at(following, extents))
+        known: list[tuple[str, Shape, tuple[int, ...]]] = []
+        for (declared, following), names in self._alike.items():
+            shape = shape_at(following, extents)
+            self._shapes |= dict.fromkeys(names, shape)
+            known.append((names[0], declared, shape))
+        self._known = tuple(known)
 
     def moved_to(self, ports: Sequence[StatePort]) -> State:
         """The same contents for another compilation of the network, in the same memory where that is alike."""
         state = State(ports)
         memories, own = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
         if memories == own:
-            state.arrays, state._shapes = self.arrays, self._shapes
+            state._keep(self.arrays)
+            state._shapes = self._shapes
             return state
         for name, shape in self._shapes.items():
             if None not in shape:

@@ -7,6 +7,7 @@ What a compilation holds of them is how to get them; only the last step, which l
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
@@ -19,7 +20,17 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, UserError
 
-__all__ = ["LARGE", "MAX_COST", "Array", "Tensor", "allocated", "converted", "stored", "stored_key"]
+__all__ = [
+    "LARGE",
+    "MAX_COST",
+    "Array",
+    "Tensor",
+    "address_of",
+    "allocated",
+    "converted",
+    "stored",
+    "stored_key",
+]
 
 Array = npt.NDArray[Any]
 
@@ -44,6 +55,20 @@ def allocated(extents: Sequence[int], dtype: npt.DTypeLike, *, zeros: bool = Tru
             f"there is no memory for {size:,} bytes",
             note="give dimensions closer bounds, such as --shape batch=1..8",
         ) from None
+
+
+_begin, _address = ctypes.c_char.from_buffer, ctypes.addressof
+
+
+def address_of(array: Array) -> int:
+    """Where the elements of a contiguous array begin; 0 if there are none."""
+    if not array.size:
+        return 0
+    try:
+        # A quarter of the time that the attribute takes.
+        return _address(_begin(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # read-only, or of a dtype that buffers do not have
+        return array.ctypes.data
 
 
 def converted(array: Array, kind: ElemKind) -> Array:

@@ -443,3 +443,30 @@ def test_random_caches(seed: int) -> None:
             np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-5)
         for name, output in pairs.items():
             np.testing.assert_array_equal(state[name], expected[output])
+
+
+def test_a_state_knows_arrays_that_lie_in_its_memory() -> None:
+    state = stateful("interpreter").state()
+    other = np.empty_like(next(iter(state.arrays.values())))
+    for memory in state.arrays.values():
+        flat = memory.reshape(-1)
+        assert all(state.holds(part) for part in (memory, flat, flat[:1], flat[-1:], flat[3:7]))
+        assert state.holds(np.frombuffer(flat.data, np.float32))
+        assert not state.holds(flat[:0])
+    assert not any(
+        map(state.holds, (other, other.reshape(-1), other[:0], np.float32(1).reshape(())))
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_output_may_lie_in_the_memory_of_a_variable(backend: str) -> None:
+    network = stateful(backend)
+    states = [network.state(), network.state()]
+    x = _x(1, 3)
+    expected = [network({"x": x}, state=states[0])["y"] for _ in range(2)]
+    first = network({"x": x}, state=states[1])["y"]
+    np.testing.assert_array_equal(first, expected[0])
+    (memory, *_) = states[1].arrays.values()
+    out = memory.reshape(-1)[-first.size :].reshape(first.shape)
+    y = network({"x": x}, {"y": out}, state=states[1])["y"]
+    np.testing.assert_array_equal(y, expected[1])

@@ -18,8 +18,9 @@ from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.options import Timed
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
-from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction, address_of, elements_at
+from glowpy.core.state import State
+from glowpy.core.tensor import Array, address_of
+from glowpy.executable import CompiledFunction, elements_at
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
@@ -120,6 +121,20 @@ class JitFunction(CompiledFunction):
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Calls the entry point with pointers to the bound arrays; the interpreter lock is free meanwhile."""
         addresses = [address_of(bindings[name]) for name in self.image.table]
+        return self._call(addresses, arena, extents)
+
+    def execute_on(
+        self, state: State, bindings: Mapping[str, Array], arena: Array, extents: Extents
+    ) -> Extents:
+        """The same with pointers to variables, which are known."""
+        known = state.addresses
+        addresses = [
+            known[name] if name in known else address_of(bindings[name])
+            for name in self.image.table
+        ]
+        return self._call(addresses, arena, extents)
+
+    def _call(self, addresses: list[int], arena: Array, extents: Extents) -> Extents:
         numbers = self._no_numbers
         if self._lowest:
             # What the network finds is the lowest until it is found.

@@ -24,7 +24,8 @@ from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
-from glowpy.executable import address_of, aligned_array
+from glowpy.core.tensor import address_of
+from glowpy.executable import aligned_array
 from glowpy.llvm.machine import LLVM_VERSION, LoadedCode
 from glowpy.llvm.objects import compile_objects, load_objects
 from glowpy.support.cache import Key, read, write
