@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from glowpy.core.schema import Access
@@ -53,6 +53,7 @@ class Program:
 
     `state` are its variables, which lie in the mutable area as inputs and outputs do, but outlive a run. `callees` are
     the functions that it calls, each after those that it calls itself; their constants are those of this program.
+    `declined` says of instructions, by their names, why passes of the backend have not made something else of them.
     """
 
     ir: IRFunction
@@ -62,6 +63,7 @@ class Program:
     outputs: tuple[Port, ...]
     state: tuple[StatePort, ...] = ()
     callees: tuple[Program, ...] = ()
+    declined: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

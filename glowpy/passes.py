@@ -66,6 +66,8 @@ class PassContext:
     """How often the rules of a rewrite pass were tried, by pass name."""
     applied: Counter[str] = field(default_factory=Counter)
     """How often they were applied."""
+    refused: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
+    """Why they were not, where they say that: by pass name, then by the names of function and node."""
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -223,6 +225,9 @@ def _rewrite(f: Function, passes: Sequence[RewritePass], ctx: PassContext) -> Re
     for step, tried, applied in zip(passes, rewriter.tried, rewriter.applied, strict=True):
         ctx.tried[step.name] += tried
         ctx.applied[step.name] += applied
+    for step, refused in zip(passes, rewriter.refused, strict=True):
+        named = {(f.name, name): reason for name, reason in refused.items()}
+        ctx.refused.setdefault(step.name, {}).update(named)
     if ctx.explain is not None:
         for reason in rewriter.reasons:
             ctx.explain(reason)

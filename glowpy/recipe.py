@@ -357,9 +357,23 @@ def build_program(
     with ctx.timed("memory"):
         plans = plan_all(ir, stacked=backend.stacks and not instrumented)
     constants = {c.name: c.tensor for c in f.module.constants if c.name in ir.weights}
-    callees = [Program(g, plans[g.name], constants, (), ()) for g in ir.callees.values()]
+    declined = [_declined(g, backend, ctx) for g in (*ir.callees.values(), ir)]
+    callees = tuple(
+        Program(g, plans[g.name], constants, (), (), declined=reasons)
+        for g, reasons in zip(ir.callees.values(), declined, strict=False)
+    )
     outputs = _ports(f, f.outputs)
-    return Program(ir, plans[ir.name], constants, ports, outputs, state, tuple(callees))
+    return Program(ir, plans[ir.name], constants, ports, outputs, state, callees, declined[-1])
+
+
+def _declined(ir: IRFunction, backend: Backend, ctx: PassContext) -> dict[str, dict[str, str]]:
+    """Why passes of the backend have not made something else of instructions: reasons by pass, by instruction."""
+    reasons: dict[str, dict[str, str]] = {}
+    for name in (one.name for one in backend.post_lowering()):
+        for (function, node), reason in ctx.refused.get(name, {}).items():
+            if function == ir.name:
+                reasons.setdefault(node, {})[name] = reason
+    return {inst.name: reasons[inst.name] for inst in ir.instructions if inst.name in reasons}
 
 
 def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ...]:

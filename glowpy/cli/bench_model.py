@@ -37,7 +37,7 @@ from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
 from glowpy.executable import CompiledFunction
-from glowpy.graph.work import multiply_adds
+from glowpy.graph.work import called_multiply_adds
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report
 from glowpy.support.symbolic import symbols_of
@@ -90,6 +90,7 @@ class Layer:
         least: How long it takes at least, by the roofline.
         bound: What that is the time of: `arithmetic` or `bytes`.
         explanation: What the strategy decided about its product, if it has one.
+        declined: What else was not made of it, such as an algorithm or a pass, and why.
     """
 
     effort: Effort
@@ -98,6 +99,7 @@ class Layer:
     least: float
     bound: str
     explanation: Explanation | None
+    declined: Mapping[str, str]
 
     @property
     def end(self) -> float:
@@ -126,8 +128,13 @@ class Layer:
 
     @property
     def flops(self) -> float:
-        """Operations of its product in a second."""
+        """Operations of its product in a second, those that are computed."""
         return self.effort.flops / self.seconds
+
+    @property
+    def direct_flops(self) -> float:
+        """The operations that the direct algorithm needs for the product, in a second."""
+        return 2 * self.effort.direct_macs / self.seconds
 
     @property
     def bandwidth(self) -> float:
@@ -147,7 +154,8 @@ class Measured:
     Attributes:
         path: The file.
         threads: How many threads computed it.
-        macs: Multiply-adds of its products, as the model says them.
+        macs: Multiply-adds of its products that are computed.
+        direct_macs: Those that the direct algorithm needs. What branches and loops call counts as it does, in both.
         program: What was compiled.
         peaks: Those of the machine.
         efforts: Of its runs of instructions.
@@ -162,6 +170,7 @@ class Measured:
     path: str
     threads: int
     macs: int
+    direct_macs: int
     program: Program
     peaks: Peaks
     efforts: Sequence[Effort]
@@ -193,8 +202,13 @@ class Measured:
 
     @property
     def flops(self) -> float:
-        """Operations of products in a second: a multiply-add is two."""
+        """Operations of products in a second, those that are computed: a multiply-add is two."""
         return 2 * self.macs / self.median
+
+    @property
+    def direct_flops(self) -> float:
+        """The operations that the direct algorithm needs, in a second."""
+        return 2 * self.direct_macs / self.median
 
     @property
     def bandwidth(self) -> float:
@@ -268,7 +282,7 @@ def measure(
         stages = compilation(source.function, backend)
         program, compiled = stages.program, stages.compiled
         timed = None if twin is None else twin.compile(program, CompileOptions())
-        macs = multiply_adds(stages.optimized)
+        called = called_multiply_adds(stages.optimized)
     feeds = read_inputs(
         plan.inputs, source.ports, seed=plan.seed, model=source.path, state=source.state_ports
     )
@@ -277,7 +291,8 @@ def measure(
     result = Measured(
         source.path,
         peaks.threads,
-        macs,
+        called + sum(effort.macs for effort in costs),
+        called + sum(effort.direct_macs for effort in costs),
         program,
         peaks,
         costs,
@@ -427,6 +442,7 @@ def _layers(
     places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}
     variant = backend.target.variant
     known = {one.name: one for one in backend.explained(result.program) if not one.function}
+    declined = dict(result.program.declined) | {name: one.declined for name, one in known.items()}
     return [
         Layer(
             effort,
@@ -435,6 +451,11 @@ def _layers(
             effort.least(result.peaks, variant),
             effort.bound(result.peaks, variant),
             known.get(effort.instructions[0].name),
+            {
+                name: reason
+                for inst in effort.instructions
+                for name, reason in declined.get(inst.name, {}).items()
+            },
         )
         for effort in result.efforts
         if (place := places.get(effort.index)) is not None

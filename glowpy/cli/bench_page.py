@@ -61,8 +61,9 @@ def _model(result: Measured) -> Iterator[Element]:
     yield element(
         "p",
         f"{result.median * 1e3:.3f} ms in the median of {len(result.samples())} runs, {result.p95 * 1e3:.3f} ms "
-        f"at the 95th percentile; {result.flops / _GIGA:.1f} GFLOP/s, {result.bandwidth / _GIGA:.1f} GB/s, "
-        f"{result.share_of_roof:.0%} of what the machine can do.",
+        f"at the 95th percentile; {result.flops / _GIGA:.1f} GFLOP/s ({result.direct_flops / _GIGA:.1f} if "
+        "all products were computed directly, with all their multiplications), "
+        f"{result.bandwidth / _GIGA:.1f} GB/s, {result.share_of_roof:.0%} of what the machine can do.",
     )
     others = [
         (name, f"{seconds * 1e3:.3f}", f"{result.ratio(name):.2f}")
@@ -91,7 +92,8 @@ def _model(result: Measured) -> Iterator[Element]:
 def _layers(result: Measured) -> Element:
     longest = max((layer.seconds for layer in result.layers), default=1.0)
     total = sum(layer.seconds for layer in result.layers)
-    columns = ["layer", "in the model", "kernel", ">us", ">share", "", ">GFLOP/s", ">GB/s"]
+    columns = ["layer", "in the model", "kernel", ">us", ">share", ""]
+    columns += [">GFLOP/s", ">if direct", ">GB/s"]
     rows: list[list[Content]] = [
         [
             layer.name,
@@ -101,10 +103,11 @@ def _layers(result: Measured) -> Element:
             f"{layer.seconds / total:.1%}",
             bar(layer, longest),
             f"{layer.flops / _GIGA:.1f}" if layer.effort.macs else "",
+            f"{layer.direct_flops / _GIGA:.1f}" if layer.effort.macs else "",
             f"{layer.bandwidth / _GIGA:.1f}",
             f"{layer.share_of_roof:.0%}",
             layer.bound,
-            why(layer.explanation),
+            why(layer),
         ]
         for layer in result.layers
     ]

@@ -68,8 +68,10 @@ def figures_of(result: Measured) -> dict[str, Any]:
         "model": result.path,
         "seconds": {"median": result.median, "p95": result.p95, "runs": len(result.samples())},
         "macs": result.macs,
+        "direct_macs": result.direct_macs,
         "bytes": sum(effort.bytes for effort in result.efforts),
         "gflops": result.flops / _GIGA,
+        "direct_gflops": result.direct_flops / _GIGA,
         "gbytes": result.bandwidth / _GIGA,
         "roof_seconds": result.least,
         "roof": result.share_of_roof,
@@ -95,21 +97,30 @@ def layer_figures(layer: Layer) -> dict[str, Any]:
         "start": layer.start,
         "seconds": layer.seconds,
         "macs": layer.effort.macs,
+        "direct_macs": layer.effort.direct_macs,
         "bytes": layer.effort.bytes,
         "gflops": layer.flops / _GIGA,
+        "direct_gflops": layer.direct_flops / _GIGA,
         "gbytes": layer.bandwidth / _GIGA,
         "roof_seconds": layer.least,
         "roof": layer.share_of_roof,
         "bound": layer.bound,
         "decision": dict(layer.explanation.decision) if layer.explanation else {},
-        "why": why(layer.explanation),
+        "declined": dict(layer.declined),
+        "why": why(layer),
     }
 
 
-def why(explanation: Explanation | None) -> str:
-    """What the strategy decided about a product, and what the inner loop waits for; empty for what is no product."""
+def why(layer: Layer) -> str:
+    """What was decided about a layer, what its inner loop waits for, and what else was not done for which reason."""
+    declined = [f"not by {name}: {reason}" for name, reason in layer.declined.items()]
+    return "; ".join([*_decided(layer.explanation), *declined])
+
+
+def _decided(explanation: Explanation | None) -> list[str]:
+    """One text on a product; none on anything else."""
     if explanation is None:
-        return ""
+        return []
     decision = dict(explanation.decision)
     tile = [str(decision.pop(name)) for name in ("tile_pixels", "tile_vectors") if name in decision]
     texts = [f"{name} {value}" for name, value in decision.items() if value]
@@ -123,7 +134,7 @@ def why(explanation: Explanation | None) -> str:
             best = explanation.rows[0].cycles or 1.0
             more = f" (+{row.cycles / best - 1:.1%})" if row.cycles > best else ""
             texts += [f"{row.cycles:,.0f} cycles{more}", f"waits for {row.limit}"]
-    return ", ".join(texts)
+    return [", ".join(texts)]
 
 
 def print_report(
@@ -154,7 +165,8 @@ def _bytes(size: int) -> str:
 
 def _print_models(results: Sequence[Measured], plan: Plan) -> None:
     """A line for each model, and why other runtimes have no figure."""
-    columns = ["model", ">median ms", ">p95 ms", ">runs", ">GFLOP/s", ">GB/s", ">of the roof"]
+    columns = ["model", ">median ms", ">p95 ms", ">runs"]
+    columns += [">GFLOP/s", ">if direct", ">GB/s", ">of the roof"]
     columns += [column for name in plan.peers for column in (f">{name} ms", f">glowpy / {name}")]
     print_table("", columns, [_row(result, plan.peers) for result in results], whole=True)
     for result in results:
@@ -185,6 +197,7 @@ def _row(result: Measured, peers: Sequence[str]) -> list[str]:
         _milliseconds(result.p95),
         str(len(result.samples())),
         f"{result.flops / _GIGA:.1f}" if result.macs else "-",
+        f"{result.direct_flops / _GIGA:.1f}" if result.macs else "-",
         f"{result.bandwidth / _GIGA:.1f}",
         f"{result.share_of_roof:.0%}",
         *others,
@@ -200,8 +213,8 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _print_layers(result: Measured) -> None:
     """A line for each run of instructions, then what all of them take, beside the network without a clock."""
-    columns = ["layer", "in the model", "kernel", ">us", ">share", ">GFLOP/s", ">GB/s"]
-    columns += [">of its roof", "bound by", "decided"]
+    columns = ["layer", "in the model", "kernel", ">us", ">share", ">GFLOP/s", ">if direct"]
+    columns += [">GB/s", ">of its roof", "bound by", "decided"]
     total = sum(layer.seconds for layer in result.layers)
     rows = [
         [
@@ -211,10 +224,11 @@ def _print_layers(result: Measured) -> None:
             f"{layer.seconds * 1e6:.1f}",
             f"{layer.seconds / total:.1%}",
             f"{layer.flops / _GIGA:.1f}" if layer.effort.macs else "",
+            f"{layer.direct_flops / _GIGA:.1f}" if layer.effort.macs else "",
             f"{layer.bandwidth / _GIGA:.1f}",
             f"{layer.share_of_roof:.0%}",
             layer.bound,
-            why(layer.explanation),
+            why(layer),
         ]
         for layer in result.layers
     ]

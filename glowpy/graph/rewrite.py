@@ -185,6 +185,16 @@ class Rewriter:
             for reason in reasons
         ]
 
+    @property
+    def refused(self) -> list[dict[str, str]]:
+        """The same reasons for each of the passes, by the node's name."""
+        refused: list[dict[str, str]] = [{} for _ in self._owners]
+        for (node, position), reasons in self._refusals.items():
+            if node in self._f:
+                index, _, _ = self._rules[type(node)][position]
+                refused[index][node.name] = "; ".join(reasons)
+        return refused
+
     def _rules_for(self, cls: type[Node]) -> list[_Bound]:
         chosen: list[_Bound] = [
             (index, owner, rule.function)

@@ -12,7 +12,14 @@ from glowpy.graph.nodes_gen import ExtentsNode, LoopNode
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, highest
 
-__all__ = ["endless_loops", "largest_count", "macs", "most_rounds", "multiply_adds"]
+__all__ = [
+    "called_multiply_adds",
+    "endless_loops",
+    "largest_count",
+    "macs",
+    "most_rounds",
+    "multiply_adds",
+]
 
 _UNKNOWN = 1 << 31
 """A limit of so many rounds says nothing: loops without one have the largest integer."""
@@ -27,10 +34,20 @@ def multiply_adds(f: Function) -> int:
     Of two branches the one that has more counts. A loop counts as often as it runs at most, or once where that is not
     known: see `endless_loops`.
     """
+    return sum(_all_work(f))
+
+
+def called_multiply_adds(f: Function) -> int:
+    """The part of these that branches and loops call."""
+    return sum(work for node, work in zip(f.nodes, _all_work(f), strict=True) if node.callees)
+
+
+def _all_work(f: Function) -> list[int]:
+    """Of each node of a function."""
     counts: dict[str, int] = {}
-    for g in (*f.called, f):
+    for g in f.called:
         counts[g.name] = sum(_work(node, counts) for node in g.nodes)
-    return counts[f.name]
+    return [_work(node, counts) for node in f.nodes]
 
 
 def _work(node: Node, counts: Mapping[str, int]) -> int:

@@ -165,8 +165,13 @@ class CpuBackend(Backend):
 
     def explained(self, program: Program) -> Iterator[Explanation]:
         """What was decided about the products of a program that this backend has compiled."""
-        tuned = self._chooser.changed if isinstance(self._chooser, Tuner) else ()
-        return explain(program.ir, self.target.variant.machine_for, tuned)
+        return explain(
+            program,
+            self.target.variant.machine_for,
+            exact=self.options.exact,
+            measured=[one.name for one in self.tuned],
+            tuned=self._chooser.changed if isinstance(self._chooser, Tuner) else (),
+        )
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.

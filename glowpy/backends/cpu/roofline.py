@@ -84,6 +84,21 @@ def _strassen(inst: CpuStrassenInst) -> int:
     return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
 
 
+_direct_macs: Rules[Callable[[Any], int]] = Rules("direct macs of an instruction")
+"""What the direct algorithm needs for an instruction that has another one."""
+
+
+@_direct_macs(CpuWinogradInst)
+def _direct_winograd(inst: CpuWinogradInst) -> int:
+    depth = inst.input.type.extents[-1] // inst.group
+    return prod(inst.result.type.extents) * prod(inst.kernels) * depth
+
+
+@_direct_macs(CpuStrassenInst)
+def _direct_strassen(inst: CpuStrassenInst) -> int:
+    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
 @_macs(CpuPlainConvInst)
 def _plain_conv(inst: CpuPlainConvInst) -> int:
     return prod(inst.result.type.extents) * prod(inst.filter.type.extents[1:])
@@ -151,7 +166,8 @@ class Effort:
     Attributes:
         index: Of its first instruction in the program.
         instructions: Its members, for the extents that were asked for; a product, if there is one, is the first.
-        macs: Multiply-adds of the product.
+        macs: Multiply-adds of the product that are computed.
+        direct_macs: Those that the direct algorithm needs.
         kind: What they multiply.
         moves: What it reads and writes in memory.
         steps: What it reads and writes before and after its products, while nothing is multiplied.
@@ -160,6 +176,7 @@ class Effort:
     index: int
     instructions: tuple[Instruction, ...]
     macs: int
+    direct_macs: int
     kind: ElemKind
     moves: tuple[Move, ...]
     steps: tuple[Move, ...] = ()
@@ -213,14 +230,19 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
         for run in members:
             instructions = tuple(twins[index] for index in run)
             head = instructions[0]
-            rule = _macs.get(type(head))
-            macs = 0 if rule is None else rule(head)
+            macs = _multiply_adds(head, _macs)
+            direct = _multiply_adds(head, _direct_macs) or macs
             kind = head.operands[:2][-1].value.type.kind
             moves = _moves(instructions, places, touched)
             around = _steps.get(type(head))
             steps = () if around is None else around(head)
-            result.append(Effort(run[0], instructions, macs, kind, moves, steps))
+            result.append(Effort(run[0], instructions, macs, direct, kind, moves, steps))
     return result
+
+
+def _multiply_adds(inst: Instruction, rules: Rules[Callable[[Any], int]]) -> int:
+    rule = rules.get(type(inst))
+    return 0 if rule is None else rule(inst)
 
 
 def _places(program: Program) -> Mapping[str, object]:

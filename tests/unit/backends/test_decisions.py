@@ -204,3 +204,33 @@ def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
     for mnemonic in tiled:
         operation = Operation(mnemonic, types, {"tile_vectors": 1})
         assert "lower the model" in misfit(operation, variant_named("x86_64_v3"))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "exact", "reason"),
+    [
+        (56, 2, False, "not by Winograd: it has strides or dilation"),
+        (56, 1, True, "not by Winograd: products are to be exact"),
+        (
+            3,
+            1,
+            False,
+            r"not by Winograd: [\d,]+ cycles with patches of \dx\d, more than [\d,]+ directly",
+        ),
+    ],
+)
+def test_other_algorithms_are_declined_for_a_reason(
+    size: int, stride: int, exact: bool, reason: str
+) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type(f"f32[1x{size}x{size}x32]"))
+    filter = np.random.default_rng(0).normal(size=(32, 3, 3, 32)).astype(np.float32)
+    lists = (3, 3), (stride, stride), (1,) * 4, (1, 1)
+    bias = module.create_constant("b", Tensor.of(np.zeros(32, np.float32)))
+    weights = module.create_constant("w", Tensor.of(filter))
+    conv = f.create_convolution("conv", x, weights, bias, *lists, 1)
+    f.create_save("save", conv, module.create_placeholder("y", conv.result.type))
+    options = CpuOptions(target="x86_64-linux-gnu", cpu="x86-64-v4", exact=exact)
+    text = compilation(module, CpuBackend(options)).text("strategy")
+    assert re.search(rf"\n  {reason}\n", text)

@@ -76,6 +76,20 @@ g (float[1, 4] x, float[n, 4] past) => (float[1, 4] y, float[m, 4] present) {
 }
 """
 
+SQUARE = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, 64, 56, 56] x) => (float[1, 64, 56, 56] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }
+"""
+
+SCORES = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, 2, 5, 8] q, float[1, 2, 8, 5] k, float[1, 2, 5, 8] v) => (float[1, 2, 5, 8] y, float[1, 2, 5, 5] weights) {
+  scores = MatMul(q, k)
+  weights = Softmax(scores)
+  y = MatMul(weights, v)
+}
+"""
+
 MACS = 8 * 8 * 16 * 3 * 3 * 4 + 1024 * 10
 
 
@@ -137,12 +151,46 @@ def test_figures_of_a_model(model: Path) -> None:
     assert result["vs"] == {}
 
 
+def test_rates_are_of_what_is_computed_and_of_what_the_direct_algorithm_needs(
+    tmp_path: Path,
+) -> None:
+    path, network = tmp_path / "square.onnx", parser.parse_model(SQUARE)
+    weights = np.random.default_rng(0).normal(size=(64, 64, 3, 3)).astype(np.float32)
+    network.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(network, str(path))
+    wide, reduced = (figures(str(path), "--layers", *more) for more in (["--exact"], []))
+    direct = 56 * 56 * 64 * 64 * 9
+    assert wide["macs"] == wide["direct_macs"] == reduced["direct_macs"] == direct
+    assert reduced["macs"] < 0.5 * direct
+    for result in (wide, reduced):
+        assert sum(layer["macs"] for layer in result["layers"]) == result["macs"]
+        assert sum(layer["direct_macs"] for layer in result["layers"]) == direct
+        (layer,) = (layer for layer in result["layers"] if layer["macs"])
+        ratio = layer["direct_gflops"] / layer["gflops"]
+        assert ratio == pytest.approx(layer["direct_macs"] / layer["macs"])
+    (layer,) = (layer for layer in wide["layers"] if layer["macs"])
+    assert layer["declined"] == {"Winograd": "products are to be exact"}
+    assert layer["why"].endswith("; not by Winograd: products are to be exact")
+
+
+def test_layers_say_what_they_were_not_made_of(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    onnx.save(parser.parse_model(SCORES), str(path))
+    layers = {layer["kernel"]: layer for layer in figures(str(path), "--layers")["layers"]}
+    reason = "scores or weights are used elsewhere"
+    assert {"fuse-attention": reason} in [layer["declined"] for layer in layers.values()]
+    assert any(
+        layer["why"].endswith(f"not by fuse-attention: {reason}") for layer in layers.values()
+    )
+
+
 def test_tables(model: Path) -> None:
     text = bench(str(model), "--layers")
     assert "GFLOP/s" in text
     assert "sum of layers" in text
     assert "one that does not" in text
     assert "waits for" in text
+    assert text.count("if direct") == 2
 
 
 def test_a_model_without_products_has_no_rate(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from math import prod
 
+from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuConvInst,
@@ -18,6 +19,7 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.packing import tile_lanes
 from glowpy.backends.cpu.strategy.attention import choose_attention, key_tiles
+from glowpy.backends.cpu.strategy.declined import declined
 from glowpy.backends.cpu.strategy.depthwise import depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
@@ -50,6 +52,7 @@ _SHOWN = 6
 """Candidates of each product: the best ones."""
 
 _problem_of: Rules[Callable[..., Problem]] = Rules("problem_of")
+_explanation_of: Rules[Callable[..., Explanation]] = Rules("explanation_of")
 
 
 @_problem_of(CpuConvInst)
@@ -102,6 +105,7 @@ class Explanation:
         overridden: Whether another decision is in use than the strategy takes.
         function: That it is in, if others call it; empty for the network itself.
         tuned: Whether another decision was measured to be faster.
+        declined: Other algorithms, and passes that make something else of such products, and why they do not.
     """
 
     name: str
@@ -114,38 +118,55 @@ class Explanation:
     overridden: bool
     function: str = ""
     tuned: bool = False
+    declined: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain(
-    f: IRFunction, machine_for: Callable[[ElemKind], Machine], tuned: Collection[str] = ()
+    program: Program,
+    machine_for: Callable[[ElemKind], Machine],
+    *,
+    exact: bool = False,
+    measured: Collection[str] = (),
+    tuned: Collection[str] = (),
 ) -> Iterator[Explanation]:
     """An explanation for every product of a program and of what it calls, by the models of a variant for each kind.
 
-    They are in order, and those of a function that is called come before those of its caller. `tuned` are the names of
-    those for which another decision was measured to be faster.
+    They are in order, and those of a function that is called come before those of its caller.
+
+    Args:
+        program: What a backend has compiled.
+        machine_for: The model of the processor for a kind.
+        exact: Whether no algorithm was to round more than the plain sum.
+        measured: The names of products of which it was measured how they are computed best.
+        tuned: Those of them for which another decision is faster than that of the model.
     """
-    for called in f.callees.values():
-        for explanation in _explained(called, machine_for):
-            yield replace(explanation, function=called.name, tuned=explanation.name in tuned)
-    for explanation in _explained(f, machine_for):
-        yield replace(explanation, tuned=explanation.name in tuned)
+    for called in (*program.callees, program):
+        for inst, machine, explanation in _explained(called.ir, machine_for):
+            name = explanation.name
+            reasons = dict(called.declined.get(name, {}))
+            if type(inst) in _problem_of:
+                problem = _problem_of[type(inst)](inst)
+                known = name in measured
+                reasons |= declined(inst, problem, machine, exact=exact, tuned=known)
+            yield replace(
+                explanation,
+                function="" if called is program else called.ir.name,
+                tuned=name in tuned,
+                declined=reasons,
+            )
 
 
-def _explained(f: IRFunction, machine_for: Callable[[ElemKind], Machine]) -> Iterator[Explanation]:
+def _explained(
+    f: IRFunction, machine_for: Callable[[ElemKind], Machine]
+) -> Iterator[tuple[Instruction, Machine, Explanation]]:
     for inst in f.instructions:
-        if isinstance(inst, CpuDepthwiseConvInst):
-            yield _depthwise(inst, machine_for(inst.input.type.kind))
-        elif isinstance(inst, CpuWinogradInst):
-            yield _winograd(inst, machine_for(inst.input.type.kind))
-        elif isinstance(inst, CpuAttentionInst):
-            yield _attention(inst, machine_for(inst.query.type.kind))
-        elif isinstance(inst, CpuStrassenInst):
-            yield _strassen(inst, machine_for(inst.lhs.type.kind))
-        elif type(inst) in _problem_of:
+        rule = _explanation_of.get(type(inst))
+        if rule is not None:
             machine = machine_for(inst.operands[1].value.type.kind)
-            yield _product(inst, _problem_of[type(inst)](inst), machine)
+            yield inst, machine, rule(inst, machine)
 
 
+@_explanation_of(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
     shape = inst.result.type.likely
     own = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine)
@@ -162,6 +183,7 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
     )
 
 
+@_explanation_of(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
     shape, input = inst.result.type.likely, inst.input.type.likely
     depth = input[3] // inst.group
@@ -188,6 +210,7 @@ def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
     )
 
 
+@_explanation_of(CpuStrassenInst)
 def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
     *rows, columns = inst.result.type.extents
     sizes = prod(rows), inst.lhs.type.extents[-1], columns, machine
@@ -211,6 +234,7 @@ def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
     )
 
 
+@_explanation_of(CpuAttentionInst)
 def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
     """The rows are the tiles of scores, and how long all scores of a group of queries take by each."""
     batch, heads, queries, depth = inst.query.type.likely
@@ -235,7 +259,9 @@ def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
     )
 
 
-def _product(inst: Instruction, problem: Problem, machine: Machine) -> Explanation:
+@_explanation_of(CpuConvInst, CpuMatmulInst)
+def _product(inst: Instruction, machine: Machine) -> Explanation:
+    problem = _problem_of[type(inst)](inst)
     free = ("tile_pixels", "tile_vectors", "line", "slab", "fetch")
     decision = {name: _dim(inst.attrs[name]) for name in free if name in inst.attrs}
     pixels, vectors = (likely_extent(decision[name]) for name in ("tile_pixels", "tile_vectors"))
@@ -315,4 +341,5 @@ def _text(e: Explanation) -> str:
             lines.append(
                 f"  {'*' if row.in_use else ' '}  {tile:<6} {row.line:>5} {row.cycles:>15,.0f} {more:>9}  {row.limit}"
             )
+    lines += [f"  not by {name}: {reason}" for name, reason in e.declined.items()]
     return "\n".join(lines) + "\n"
