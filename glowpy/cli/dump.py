@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
+from glowpy.cli.backends import (
+    backend_option,
+    bound_backend,
+    exact_option,
+    settings_option,
+    target_options,
+    tune_option,
+)
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_text
 from glowpy.cli.model import (
@@ -17,6 +24,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import progress
+from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
 from glowpy.exporter import dump_onnx
@@ -52,6 +60,8 @@ __all__ = ["dump"]
 @backend_option("cpu")
 @settings_option()
 @target_options()
+@exact_option()
+@tune_option()
 @click.option(
     "--save-constants",
     type=OutputFile(binary=True),
@@ -71,6 +81,8 @@ def dump(
     target: str,
     cpu: str,
     features: str,
+    exact: bool,
+    tune: float | None,
     save_constants: str | None,
     output: str,
 ) -> None:
@@ -92,11 +104,13 @@ def dump(
       glowpy dump model.onnx --stage lowered --format onnx -o lowered.onnx
       glowpy dump model.onnx -o model.glow --save-constants model.npz
       glowpy dump model.onnx --stage strategy --target rpi4 --format json
+      glowpy dump model.onnx --stage strategy --tune 0
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state)
-    bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
+    options = CpuOptions(target, cpu, features, exact=exact, tune=tune)
+    bound = bound_backend(backend, options, settings)
     if form == "onnx":
         if output == "-":
             raise UserError("expected a file for --format onnx", note="name it: -o FILE.onnx")
@@ -114,6 +128,9 @@ def dump(
                 module = (stages.graph(chosen) if is_graph else stages.lowered).module
     if save_constants is not None:
         write_constants(save_constants, module.constants)
+    tuned = tuning_of(bound)
+    if tuned is not None and (tuned or chosen is Stage.STRATEGY):
+        click.echo(tuning_text(tuned), err=True)
     write_text(output, text)
 
 

@@ -291,6 +291,10 @@ def test_verbs_say_what_they_found_out(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one["seconds"] for one in tried] == [0.002, 0.001]
     status, text, _ = glow("run", *model, "--tune", "0")
     assert "3 products are known, 0 measured now; 3 are computed in another way, up to 50%" in text
+    status, text, errors = glow("dump", *model, "--stage", "strategy", "--tune", "0")
+    assert (status, text.count("(tuned)")) == (0, 3)
+    assert "3 products are known, 0 measured now" in errors
+    assert "(tuned)" not in glow("dump", *model, "--stage", "strategy")[1]
     assert "nothing is known of any product; --tune with more seconds" in tuning_text(())
     same = Tuned("a", "p", ("x", "y"), (1.0, 2.0), taken=0, kept=True)
     assert "1 product is known, 0 measured now; all are computed as without" in tuning_text([same])
