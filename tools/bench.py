@@ -29,9 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 import glowpy
 from glowpy import CpuBackend, CpuOptions
@@ -39,12 +37,14 @@ from glowpy.cli.bench_model import CLOCKS
 from glowpy.cli.bench_peers import PEERS, Contestant, Inputs, loaded
 from glowpy.cli.compare import compare
 from glowpy.cli.model import load_model
+from glowpy.cli.output import print_table
 from glowpy.llvm.machine import host_cpu
 from glowpy.support.errors import UserError
+from tools.bench_command import number, saying_errors, usable_core, whole_number
 from tools.bench_page import Others, write_page
 from tools.bench_rounds import interleaved
 from tools.bench_rows import Row, ThreadsRow, geometric_mean, two_digits
-from tools.bench_subjects import TABLE, Subject, names_of, prepared, unknown
+from tools.bench_subjects import TABLE, Subject, names_of, networks, prepared
 from tools.bench_threads import MODELS as SCALED
 from tools.zoo import NAMES
 
@@ -133,22 +133,19 @@ def machine(core: int) -> dict[str, str]:
     }
 
 
-def table(rows: Sequence[Row], against: Sequence[str]) -> Table:
-    """Milliseconds and ratios; a ratio below 1 means that glowpy is faster."""
+def table(rows: Sequence[Row], against: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Columns, and cells: milliseconds and ratios; a ratio below 1 means that glowpy is faster."""
     columns = ["glowpy", *against]
-    result = Table("model", box=box.SIMPLE_HEAD)
-    for name in columns:
-        result.add_column(f"{name} ms", justify="right")
     compared = [*against, "fastest"] if len(against) > 1 else list(against)
-    for name in compared:
-        result.add_column(f"glowpy / {name}", justify="right")
+    heads = ["model", *(f">{name} ms" for name in columns)]
+    heads += [f">glowpy / {name}" for name in compared]
+    cells = []
     for row in rows:
         medians = row.milliseconds
         times = [f"{medians[name]:.3f}" if name in medians else "-" for name in columns]
-        result.add_row(row.model, *times, *(two_digits(row.ratio(name)) for name in compared))
+        cells.append([row.model, *times, *(two_digits(row.ratio(name)) for name in compared)])
     means = [two_digits(geometric_mean(rows, name)) for name in compared]
-    result.add_row("geometric mean", *[""] * len(columns), *means)
-    return result
+    return heads, [*cells, ["geometric mean", *[""] * len(columns), *means]]
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -161,15 +158,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     say = parser.add_argument
     say(
         "--models",
-        type=names_of,
+        type=networks,
         default=list(TABLE),
         help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
     )
     say("--against", type=names_of, default=list(RUNTIMES), help="some of " + ", ".join(RUNTIMES))
     say("--ncnn-models", type=Path, help="a folder with NAME.param and NAME.bin; else pnnx is run")
     say("--small", action="store_true", help="exports as small as in tests")
-    say("--rounds", type=int, default=7)
-    say("--seconds", type=float, default=0.2, help="at least so long per round and runtime")
+    say("--rounds", type=whole_number, default=7)
+    say("--seconds", type=number, default=0.2, help="at least so long per round and runtime")
     say(
         "--clock",
         choices=CLOCKS,
@@ -182,15 +179,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default="",
         help="code for an older processor; OpenVINO's products are held to its instructions as well",
     )
-    say("--core", type=int, help="the core to run on; the last one if left out")
+    say("--core", type=usable_core, help="the core to run on; the last one if left out")
     say("--keep", type=Path, help="a folder for the networks' files, which stay")
     say("--write", type=Path, help="a page of Markdown to write, with a picture beside it")
     say("--json", action="store_true")
     options = parser.parse_args(argv)
     if others := set(options.against) - set(RUNTIMES):
         parser.error(f"unknown runtime {sorted(others)[0]}: expected some of {', '.join(RUNTIMES)}")
-    if names := unknown(options.models):
-        parser.error(f"no network {names[0]!r}: expected some of {', '.join(TABLE)}")
     if options.cpu and options.write is not None:
         parser.error("--write: expected no --cpu, for which the page has tables of its own")
     return options
@@ -239,6 +234,7 @@ def _other_tables(options: argparse.Namespace, core: int) -> Others:
     return Others(threads, sets)
 
 
+@saying_errors
 def main(argv: Sequence[str] | None = None) -> int:
     """Times the models; 1 if glowpy has no figure for one of them."""
     options = parse(argv)
@@ -265,15 +261,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = {"machine": about, "rows": list(map(asdict, rows)), "milliseconds": figures}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     else:
-        console = Console(highlight=False, markup=False)
-        if not console.is_terminal:
-            console.width = 160
-        console.print(table(rows, options.against))
-        for row in rows:
-            for name, reason in row.missing.items():
-                console.print(f"{row.model}: {name}: {reason}")
-        for name, value in about.items():
-            console.print(f"{name}: {value}")
+        print_table("", *table(rows, options.against), whole=True)
+        missing = [
+            f"{row.model}: {name}: {why}" for row in rows for name, why in row.missing.items()
+        ]
+        lines = [*missing, *(f"{name}: {value}" for name, value in about.items())]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     return int(any("glowpy" not in row.milliseconds for row in rows))
 
 

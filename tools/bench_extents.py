@@ -1,4 +1,4 @@
-"""Times code for a range against code for one extent: `python tools/bench_extents.py FILE.onnx seq=1..512 64 250`.
+"""Times code for a range against code for one extent: `python -m tools.bench_extents FILE.onnx seq=1..512 64 250`.
 
 * Everything runs on one core, in one process, with one thread; figures are of CPU time.
 * Runs are interleaved: a round times both once, so that a change of the machine's speed hits both. A ratio is the
@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, median
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 import glowpy
 from glowpy.cli.model import load_model, random_array
+from glowpy.cli.output import print_table
+from tools.bench_command import existing_file, number, saying_errors, usable_core, whole_number
 
 Run = Callable[[], object]
 
@@ -64,38 +64,36 @@ def measure(
     return Row(extent, constant, symbolic, median(after / before for before, after in times))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+@saying_errors
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("model")
+    parser.add_argument("model", type=existing_file)
     parser.add_argument("dimension", help="NAME=LOW..HIGH")
-    parser.add_argument("extents", nargs="+", type=int)
+    parser.add_argument("extents", nargs="+", type=whole_number)
     parser.add_argument("--shape", action="append", default=[], help="of other dimensions")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of CPU time, for each round")
-    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--rounds", type=whole_number, default=9)
+    parser.add_argument("--seconds", type=number, default=0.2, help="of CPU time, for each round")
+    parser.add_argument("--core", type=usable_core, default=max(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)
     os.sched_setaffinity(0, {options.core})
     rows = [
         measure(
-            options.model, options.dimension, extent, options.shape,
+            str(options.model), options.dimension, extent, options.shape,
             rounds=options.rounds, seconds=options.seconds,
         )
         for extent in options.extents
     ]  # fmt: skip
-    table = Table(
-        "extent",
-        *("constant ms", "symbolic ms", "symbolic / constant"),
-        title=f"{options.model}, {options.dimension}",
-        box=box.SIMPLE_HEAD,
-    )
-    for row in rows:
-        table.add_row(
-            str(row.extent), f"{row.constant:.3f}", f"{row.symbolic:.3f}", f"{row.ratio:.3f}"
-        )
-    table.add_row("geometric mean", "", "", f"{geometric_mean(row.ratio for row in rows):.3f}")
-    Console().print(table)
+    columns = ["extent", ">constant ms", ">symbolic ms", ">symbolic / constant"]
+    cells = [
+        [str(row.extent), f"{row.constant:.3f}", f"{row.symbolic:.3f}", f"{row.ratio:.3f}"]
+        for row in rows
+    ]
+    mean = f"{geometric_mean(row.ratio for row in rows):.3f}"
+    title = f"{options.model}, {options.dimension}"
+    print_table(title, columns, [*cells, ["geometric mean", "", "", mean]], whole=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

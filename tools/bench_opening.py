@@ -1,4 +1,4 @@
-"""Measures opening a model: `python tools/bench_opening.py FILE.onnx ... [--rounds 5] [--json]`.
+"""Measures opening a model: `python -m tools.bench_opening FILE.onnx ... [--rounds 5] [--json]`.
 
 * Every measurement is a process of its own, on one core; a round takes each once, so that a change of the machine's
   speed hits all of them. Figures are medians over rounds.
@@ -21,13 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.library import LIBJIT
+from glowpy.cli.output import print_json, print_table
 from glowpy.support.cache_folder import cache_folder
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+from tools.bench_command import existing_file, saying_errors, usable_core, whole_number
 
 _PROGRAM = """
 import json, resource, sys
@@ -72,8 +72,11 @@ def measure(name: str, path: Path, cache: Path, core: int) -> dict[str, float]:
     environment = {**os.environ, "GLOWPY_CACHE_DIR": str(cache)}
     done = subprocess.run(
         ["taskset", "-c", str(core), sys.executable, "-c", _PROGRAM, name.split()[0], str(path)],
-        capture_output=True, text=True, check=True, env=environment,
+        capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        raise UserError(f"{name} cannot open the file: {reason}", loc=Loc(str(path)))
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
@@ -106,34 +109,32 @@ def _with_kernels(cache: Path, backend: CpuBackend) -> None:
             shutil.copy(folder / origin, cache / origin)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The figures for people."""
-    result = Table(box=box.SIMPLE)
-    result.add_column("model")
-    for name in NAMES:
-        result.add_column(f"{name}\nCPU-s", justify="right")
-    for name in NAMES:
-        result.add_column(f"{name}\npeak MiB", justify="right")
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Columns and cells for people."""
+    heads = ["model", *(f">{name} CPU-s" for name in NAMES), *(f">{name} MiB" for name in NAMES)]
+    cells = []
     for row in rows:
         seconds = [f"{row.seconds[name]:.3f}" for name in NAMES]
-        result.add_row(row.model, *seconds, *(f"{row.megabytes[name]:.0f}" for name in NAMES))
-    return result
+        cells.append([row.model, *seconds, *(f"{row.megabytes[name]:.0f}" for name in NAMES)])
+    return heads, cells
 
 
-def main() -> None:
+@saying_errors
+def main(argv: Sequence[str] | None = None) -> int:
     """Measures the models and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("models", type=existing_file, nargs="+")
+    parser.add_argument("--rounds", type=whole_number, default=5)
+    parser.add_argument("--core", type=usable_core, default=max(os.sched_getaffinity(0)))
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     rows = [bench(path, options.rounds, options.core) for path in options.models]
     if options.json:
-        Console().print_json(data=[asdict(row) for row in rows])
+        print_json([asdict(row) for row in rows])
     else:
-        Console().print(table(rows))
+        print_table("", *table(rows), whole=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import importlib
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,9 +23,10 @@ import onnxruntime
 from glowpy.cli.bench_peers import Inputs
 from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
+from tools.bench_command import existing_file
 from tools.zoo import NAMES, initialised
 
-__all__ = ["TABLE", "Subject", "names_of", "prepared", "unknown"]
+__all__ = ["TABLE", "Subject", "names_of", "networks", "prepared"]
 
 TABLE = (
     *NAMES,
@@ -56,9 +58,20 @@ def names_of(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-def unknown(names: Sequence[str]) -> list[str]:
-    """Those that are neither networks nor ONNX files."""
-    return [name for name in names if not name.endswith(".onnx") and name not in TABLE]
+def networks(text: str) -> list[str]:
+    """Networks of TABLE, and ONNX files that can be read."""
+    names = names_of(text)
+    for name in names:
+        if name.endswith(".onnx"):
+            existing_file(name)
+        elif name not in TABLE:
+            expected = ", ".join(TABLE)
+            raise ArgumentTypeError(
+                f"no network '{name}': expected FILE.onnx, or some of {expected}"
+            )
+    if not names:
+        raise ArgumentTypeError("expected a network")
+    return names
 
 
 @contextmanager

@@ -19,18 +19,16 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy.cli.bench_model import CLOCKS
 from glowpy.cli.bench_peers import Contestant
 from glowpy.cli.model import load_model
+from glowpy.cli.output import print_table
+from tools.bench_command import number, saying_errors, whole_number
 from tools.bench_rounds import interleaved
 from tools.bench_rows import ThreadsRow
-from tools.bench_subjects import TABLE, Subject, names_of, prepared, unknown
+from tools.bench_subjects import TABLE, Subject, networks, prepared
 
 __all__ = ["MODELS", "main", "measure"]
 
@@ -81,6 +79,7 @@ def measure(subject: Subject, rounds: int, seconds: float) -> ThreadsRow:
     )
 
 
+@saying_errors
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures, and prints a table; 1 if bits depend on the number of threads."""
     parser = argparse.ArgumentParser(
@@ -90,17 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--models",
-        type=names_of,
+        type=networks,
         default=list(MODELS),
         help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
     )
     parser.add_argument("--small", action="store_true", help="exports as small as in tests")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.2, help="at least so long per round")
+    parser.add_argument("--rounds", type=whole_number, default=7)
+    parser.add_argument("--seconds", type=number, default=0.2, help="at least so long per round")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    if names := unknown(options.models):
-        parser.error(f"no network {names[0]!r}: expected some of {', '.join(TABLE)}")
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.models:
@@ -109,10 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         sys.stdout.write(json.dumps({"rows": list(map(asdict, rows))}) + "\n")
     else:
-        table = Table(*ThreadsRow.HEADS, box=box.SIMPLE_HEAD)
-        for row in rows:
-            table.add_row(*row.cells)
-        Console().print(table)
+        heads = [ThreadsRow.HEADS[0], *(f">{head}" for head in ThreadsRow.HEADS[1:])]
+        print_table("", heads, [row.cells for row in rows], whole=True)
     return int(not all(row.same_bits for row in rows))
 
 

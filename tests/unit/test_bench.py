@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from onnx import parser
 
 from glowpy.cli.bench_peers import Contestant
 from glowpy.core.tensor import Array
-from tools import bench, bench_extents, bench_threads
+from tools import bench, bench_extents, bench_opening, bench_threads
 from tools.bench import main, parse, prepare, table
 from tools.bench_page import Others, write_page
 from tools.bench_rounds import interleaved, time_once
@@ -80,7 +80,9 @@ def test_ratio_is_below_one_where_glowpy_is_faster() -> None:
     assert third.ratio("fastest") is None
     assert geometric_mean(ROWS, "onnxruntime") == pytest.approx(1)
     assert geometric_mean(ROWS, "openvino") is None
-    assert table(ROWS, ["onnxruntime", "openvino"]).row_count == 4
+    heads, cells = table(ROWS, ["onnxruntime", "openvino"])
+    assert len(cells) == 4
+    assert all(len(row) == len(heads) for row in cells)
 
 
 def test_page_and_picture(tmp_path: Path) -> None:
@@ -165,6 +167,9 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path = tmp_path / "small.onnx"
     onnx.save(parser.parse_model(MODEL), str(path))
     options = "--models", str(path), "--rounds", "1", "--seconds", "0"
+    assert bench_threads.main([*options]) == 0
+    (head,) = [line for line in capsys.readouterr().out.splitlines() if "1 thread ms" in line]
+    assert all(name in head for name in ThreadsRow.HEADS)
     assert bench_threads.main([*options, "--json"]) == 0
     (row,) = [ThreadsRow(**row) for row in json.loads(capsys.readouterr().out)["rows"]]
     assert row.same_bits
@@ -208,10 +213,65 @@ def test_a_page_is_of_this_processor(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "--write: expected no --cpu" in capsys.readouterr().err
 
 
-def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
+TOOLS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
+    "bench": (main, ["--against", "onnxruntime", "--models"]),
+    "bench_threads": (bench_threads.main, ["--models"]),
+    "bench_opening": (bench_opening.main, []),
+    "bench_extents": (lambda argv: bench_extents.main([*argv, "n=1..8", "5"]), []),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rounds", "0"], "argument --rounds: 0 is not in the range x>=1"),
+        (["--rounds", "many"], "argument --rounds: 'many' is not a valid integer range"),
+        (["--seconds", "-1"], "argument --seconds: expected a number of at least 0, got -1"),
+        (["--seconds", "nan"], "argument --seconds: expected a number of at least 0, got nan"),
+        (["--core", "9999"], "argument --core: expected one of the processors"),
+    ],
+)
+def test_numbers_are_checked(
+    tool: str,
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, (command, options) = tmp_path / "small.onnx", TOOLS[tool]
+    onnx.save(parser.parse_model(MODEL), str(path))
+    if (arguments[0], tool) in (("--core", "bench_threads"), ("--seconds", "bench_opening")):
+        return
     with pytest.raises(SystemExit):
-        main(["--models", "gpt9"])
-    assert "no network 'gpt9'" in capsys.readouterr().err
+        command([*options, str(path), *arguments])
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_files_are_named(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing, corrupt = tmp_path / "missing.onnx", tmp_path / "corrupt.onnx"
+    corrupt.write_bytes(b"no model")
+    command, options = TOOLS[tool]
+    before = os.sched_getaffinity(0)
+    try:
+        with pytest.raises(SystemExit):
+            command([*options, str(missing)])
+        assert f"cannot read the file '{missing}': No such file" in capsys.readouterr().err
+        assert command([*options, str(corrupt), "--rounds", "1"]) == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert corrupt.name in message
+    assert "Traceback" not in message
+
+
+def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (main, bench_threads.main):
+        with pytest.raises(SystemExit):
+            command(["--models", "gpt9"])
+        assert "no network 'gpt9': expected FILE.onnx, or some of" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--against", "abacus"])
     assert "unknown runtime abacus" in capsys.readouterr().err
