@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from glowpy.backend import Backend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import (
     backend_option,
@@ -109,8 +110,8 @@ def dump(
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state)
-    options = CpuOptions(target, cpu, features, exact=exact, tune=tune)
-    bound = bound_backend(backend, options, settings)
+    own = CpuOptions(target, cpu, features, exact=exact, tune=tune)
+    bound = bound_backend(backend, own, settings)
     if form == "onnx":
         if output == "-":
             raise UserError("expected a file for --format onnx", note="name it: -o FILE.onnx")
@@ -128,10 +129,15 @@ def dump(
                 module = (stages.graph(chosen) if is_graph else stages.lowered).module
     if save_constants is not None:
         write_constants(save_constants, module.constants)
-    tuned = tuning_of(bound)
-    if tuned is not None and (tuned or chosen is Stage.STRATEGY):
-        click.echo(tuning_text(tuned), err=True)
+    _say_tuning(bound, chosen)
     write_text(output, text)
+
+
+def _say_tuning(backend: Backend, stage: Stage) -> None:
+    """What --tune has found out, beside the text."""
+    tuned = tuning_of(backend)
+    if tuned is not None and (tuned or stage is Stage.STRATEGY):
+        click.echo(tuning_text(tuned), err=True)
 
 
 def _formatted(stages: Compilation, stage: Stage, form: str) -> str:
