@@ -113,10 +113,8 @@ def dump(
     own = CpuOptions(target, cpu, features, exact=exact, tune=tune)
     bound = bound_backend(backend, own, settings)
     if form == "onnx":
-        if output == "-":
-            raise UserError("expected a file for --format onnx", note="name it: -o FILE.onnx")
         with progress(f"{chosen} of {model}"):
-            dump_onnx(compilation(choose_function(module, name), bound).graph(chosen), output)
+            _write_onnx(compilation(choose_function(module, name), bound), chosen, output)
         return
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:
@@ -131,6 +129,12 @@ def dump(
         write_constants(save_constants, module.constants)
     _say_tuning(bound, chosen)
     write_text(output, text)
+
+
+def _write_onnx(stages: Compilation, stage: Stage, output: str) -> None:
+    if output == "-":
+        raise UserError("expected a file for --format onnx", note="name it: -o FILE.onnx")
+    dump_onnx(stages.graph(stage), output)
 
 
 def _say_tuning(backend: Backend, stage: Stage) -> None:
