@@ -1,7 +1,7 @@
 /// Threads that share the units of a task, for JIT code: a bundle takes the caller's `parallel_for`.
 ///
 /// * Every thread has a share of the units, one after the other, so that what one task has left in a core's cache is there for the
-///   next task. It takes a few units at a time from its share, by an atomic counter, and then from those of others.
+///   next task. It takes most of it at once, by an atomic counter, then the rest, and then a few units at a time from others.
 /// * The caller works too, and waits for nobody who has not begun.
 /// * Threads begin with the first task of several units.
 /// * The workers are asleep between tasks, but for tens of microseconds after each, in which the next one mostly comes: it is
@@ -83,7 +83,7 @@ typedef struct {
 /// So often in between, a thread that waits lets others have the processor: several teams may share it.
 #define YIELD_AFTER 32
 
-/// Grabs in each share, so that a thread that is late holds up the others little.
+/// Grabs of others in each share, so that a thread that is late holds them up little.
 #define GRABS 8
 
 /// After so many tasks it costs nothing to ask the system once.
@@ -106,15 +106,20 @@ INLINE void await(int round) {
   else relax();
 }
 
-static void compute(workers_t *workers, int own) {
-  for (int i = 0; i < workers->count; i++) {
-    share_t *share = &workers->shares[(own + i) % workers->count];
-    for (;;) {
-      dim_t first = __atomic_fetch_add(&share->next, workers->grab, __ATOMIC_RELAXED);
-      if (first >= share->end) break;
-      workers->run(workers->pointers, first, min_dim(first + workers->grab, share->end));
-    }
+/// Computes all units of a share that nobody has taken yet, most of them in one call where it is its own: units that follow each
+/// other may have work in common. What is left is for others that are done earlier, who take a few at a time.
+static void compute_share(const workers_t *workers, share_t *share, bool own) {
+  dim_t first = __atomic_load_n(&share->next, __ATOMIC_RELAXED);
+  while (first < share->end) {
+    dim_t left = share->end - first, last = first + (own ? left - left / 3 : min_dim(workers->grab, left));
+    if (!__atomic_compare_exchange_n(&share->next, &first, last, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+    workers->run(workers->pointers, first, last);
+    first = __atomic_load_n(&share->next, __ATOMIC_RELAXED);
   }
+}
+
+static void compute(workers_t *workers, int own) {
+  for (int i = 0; i < workers->count; i++) compute_share(workers, &workers->shares[(own + i) % workers->count], !i);
 }
 
 /// How many threads of a team may be awake: all of them, unless other callers need processors too.
