@@ -187,6 +187,9 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
                    .dilation_h = p->dilation_h,
                    .dilation_w = p->dilation_w,
                    .left = p->left};
+  // Where weights are near, the first block of channels fetches the input of the next tile, which lies after this one's: it is
+  // so many short runs that prefetchers of processors, which follow each, begin too late.
+  bool fetches_input = LANES > 1 && !decision.fetch && !unit.channel && p->pointwise && p->step == p->depth;
   for (dim_t line = unit.first_line; line < unit.last_line; line++) {
     dim_t end = min_dim((line + 1) * p->width, p->pixels);
     for (dim_t first = line * p->width; first < end; first += decision.pixels) {
@@ -200,6 +203,10 @@ INLINE void multiply_unit(const product_t *p, decision_t decision, unit_t unit, 
       reach.ahead = more ? element(p, block_weights, distance) : block_weights;
       reach.ahead_step = more ? decision.fetch : 0;
       fetched += steps * decision.fetch;
+      if (fetches_input) {
+        reach.ahead = element(p, input, decision.pixels * p->step);
+        reach.ahead_step = decision.pixels * p->dot;
+      }
       bool rest_of_line = pixels < decision.pixels, rest_of_block = vectors < decision.vectors;
       dim_t row = unit.image * p->pixels + first;
       if (tiles->finished && regular && !rest_of_line && unit.valid == block) {
