@@ -48,13 +48,13 @@ def compiled(module: Module, cache_folder: Path) -> set[str]:
 
 def test_a_change_of_one_layer_compiles_that_layer_and_the_entry_point(cache_folder: Path) -> None:
     """The function of the last product, its epilogue, its softmax, and the entry point; tiles and walk are there."""
-    assert len(compiled(layers(24, 40, 8), cache_folder)) == 17
-    assert len(compiled(layers(24, 40, 9), cache_folder)) == 4
-    assert not compiled(layers(24, 40, 8), cache_folder)
+    assert len(compiled(layers(24, 40, 13), cache_folder)) == 17
+    assert len(compiled(layers(24, 40, 14), cache_folder)) == 4
+    assert not compiled(layers(24, 40, 13), cache_folder)
 
 
 def test_networks_share_equal_functions(cache_folder: Path) -> None:
-    compiled(layers(24, 40, 8), cache_folder)
+    compiled(layers(24, 40, 13), cache_folder)
     assert len(compiled(layers(24, 40, name="other"), cache_folder)) == 1
 
 
