@@ -33,6 +33,7 @@ from glowpy.cli.compare import compare
 from glowpy.cli.model import Source, is_text, read_inputs
 from glowpy.cli.output import progress
 from glowpy.cli.tuning import tuning_of
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
@@ -158,6 +159,7 @@ class Measured:
         direct_macs: Those that the direct algorithm needs. What branches and loops call counts as it does, in both.
         program: What was compiled.
         peaks: Those of the machine.
+        roofs: Operations in a second at most, for each kind of number that products are of.
         efforts: Of its runs of instructions.
         least: How long all of them take at least, one after the other.
         rounds: Seconds of the runs of each round, by runtime.
@@ -173,6 +175,7 @@ class Measured:
     direct_macs: int
     program: Program
     peaks: Peaks
+    roofs: Mapping[str, float]
     efforts: Sequence[Effort]
     least: float
     rounds: dict[str, list[list[float]]] = field(default_factory=dict)
@@ -295,6 +298,7 @@ def measure(
         called + sum(effort.direct_macs for effort in costs),
         program,
         peaks,
+        {kind.value: peaks.flops_of(kind, variant) for kind in _multiplied(costs)},
         costs,
         sum(effort.least(peaks, variant) for effort in costs),
     )
@@ -313,6 +317,11 @@ def measure(
     if stamps:
         result.layers = _layers(result, stamps, backend, plan.clock)
     return result
+
+
+def _multiplied(costs: Sequence[Effort]) -> list[ElemKind]:
+    """What products multiply; f32 where there are none."""
+    return list(dict.fromkeys(cost.kind for cost in costs if cost.macs)) or [ElemKind.F32]
 
 
 def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:

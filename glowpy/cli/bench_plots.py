@@ -22,22 +22,24 @@ _LEVELS = (1 << 14, 1 << 18, 1 << 22, 1 << 27)
 _GIGA = 1e9
 
 
+_STEPS = (1, 2, 5)
+
+
 class _Logarithmic:
-    """An axis from one number to another, on so many pixels."""
+    """An axis from about one number to about another, on so many pixels; it begins and ends with a tick."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
-        self.low, self.high = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        self.high = max(self.high, self.low + 1)
+        powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        ticks = [step * 10.0**power for power in powers for step in _STEPS]
+        first = max(index for index, tick in enumerate(ticks) if tick <= low)
+        last = min(index for index, tick in enumerate(ticks) if tick >= high)
+        self.ticks = ticks[first : max(last, first + 1) + 1]
+        self.low, self.high = self.ticks[0], self.ticks[-1]
         self._start, self._end = start, end
 
     def __call__(self, number: float) -> float:
-        share = (math.log10(number) - self.low) / (self.high - self.low)
+        share = math.log(number / self.low) / math.log(self.high / self.low)
         return self._start + min(max(share, 0.0), 1.0) * (self._end - self._start)
-
-    @property
-    def ticks(self) -> list[float]:
-        """The powers of ten."""
-        return [10.0**power for power in range(self.low, self.high + 1)]
 
 
 def roofline(result: Measured) -> Element:
@@ -46,20 +48,26 @@ def roofline(result: Measured) -> Element:
     The area of a circle is the time of its layer.
     """
     layers = [layer for layer in result.layers if layer.effort.macs and layer.effort.bytes]
-    peak = result.peaks.flops
-    depths = [layer.effort.flops / layer.effort.bytes for layer in layers] or [1.0]
-    rates = [layer.flops / _GIGA for layer in layers] or [1.0]
-    top = max(peak / _GIGA, *rates)
-    x = _Logarithmic(min(*depths, 1.0), max(*depths, 100.0), _LEFT, _WIDTH - _RIGHT)
-    y = _Logarithmic(min(*rates, top / 100), top, _HEIGHT - _BOTTOM, 10)
+    depths = [layer.effort.flops / layer.effort.bytes for layer in layers]
+    rates = [layer.flops / _GIGA for layer in layers]
+    tops = [rate / _GIGA for rate in result.roofs.values()]
+    left = min(tops) / max(rate for _, rate in _bandwidths(result))
+    x = _Logarithmic(min(left / 2, *depths), max(10.0, *depths), _LEFT, _WIDTH - _RIGHT)
+    y = _Logarithmic(min(min(tops) / 20, *rates), max(*tops, *rates), _HEIGHT - _BOTTOM, 10)
     shapes = [*_axes(x, y, "operations for each byte", "GFLOP/s"), *_roofs(result, x, y)]
     longest = max((layer.seconds for layer in layers), default=1.0)
-    for layer, depth, rate in zip(layers, depths, rates, strict=False):
+    for layer, depth, rate in zip(layers, depths, rates, strict=True):
         radius = 2 + 12 * math.sqrt(layer.seconds / longest)
         title = f"{layer.name}: {rate:.1f} GFLOP/s, {layer.share_of_roof:.0%} of its roof"
         place = {"cx": f"{x(depth):.1f}", "cy": f"{y(rate):.1f}", "r": f"{radius:.1f}"}
         shapes.append(element("circle", element("title", title), class_="layer", **place))
     return drawing(_WIDTH, _HEIGHT, *shapes)
+
+
+def _bandwidths(result: Measured) -> list[tuple[int, float]]:
+    """For each level its bytes, and billions of bytes a second that are read there."""
+    peaks = result.peaks
+    return [(size, peaks.bandwidth("read", size * peaks.threads) / _GIGA) for size in _LEVELS]
 
 
 def _axes(x: _Logarithmic, y: _Logarithmic, below: str, beside: str) -> Iterator[Element]:
@@ -75,18 +83,20 @@ def _axes(x: _Logarithmic, y: _Logarithmic, below: str, beside: str) -> Iterator
 
 
 def _roofs(result: Measured, x: _Logarithmic, y: _Logarithmic) -> Iterator[Element]:
-    """The peak of multiply-adds, and a slope for the bandwidth of each level."""
-    peak, lowest = result.peaks.flops, 10.0**y.low * _GIGA
-    right = 10.0**x.high
-    yield line((x(10.0**x.low), y(peak / _GIGA)), (x(right), y(peak / _GIGA)), "roof")
-    yield label(f"{peak / _GIGA:.0f} GFLOP/s", x(right), y(peak / _GIGA) - 4, "end")
-    for size in _LEVELS:
-        rate = result.peaks.bandwidth("read", size * result.peaks.threads)
-        left = max(10.0**x.low, lowest / rate)
-        knee = max(peak / rate, left)
-        yield line((x(left), y(left * rate / _GIGA)), (x(knee), y(knee * rate / _GIGA)), "roof")
-        speed = f"{_bytes(size)}: {rate / _GIGA:.0f} GB/s"
-        yield label(speed, x(left) + 4, y(left * rate / _GIGA) - 4)
+    """The peak of multiply-adds of each kind of number, and a slope for the bandwidth of each level."""
+    tops = {name: rate / _GIGA for name, rate in result.roofs.items()}
+    bandwidths = _bandwidths(result)
+    knee = min(tops.values()) / max(rate for _, rate in bandwidths)
+    for name, top in tops.items():
+        yield line((x(knee), y(top)), (x(x.high), y(top)), "roof")
+        yield label(f"{name}: {top:.0f} GFLOP/s", x(knee) + 4, y(top) - 4)
+    highest = max(tops.values())
+    for _, rate in bandwidths:
+        left, right = max(x.low, y.low / rate), highest / rate
+        yield line((x(left), y(left * rate)), (x(right), y(highest)), "roof")
+    texts = [f"{_bytes(size)} {rate:.0f}" for size, rate in bandwidths]
+    said = f"slopes: GB/s read again from {', '.join(texts)}"
+    yield label(said, x(x.high) - 4, y(y.low) - 8, "end")
 
 
 def _bytes(size: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from glowpy.backend import Program
 from glowpy.backends.cpu.control import Callees, emit_call
 from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, shared_slots
-from glowpy.backends.cpu.epilogue import emit_epilogue
+from glowpy.backends.cpu.epilogue import emit_epilogue, written_last
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.strategy.cut import Cut
@@ -344,7 +344,7 @@ def _emit_kernel(
     loops = [tile_function(body, tile, kind) for tile in work.tiles]
     patches = [patch_function(body, function, kind) for function in work.patches]
     function, finished, environment = emit_epilogue(inst, following, context, body, work)
-    target = [inst, *following][-1].operands[0].value
+    target = written_last(inst, following)
     if work.patches and target.type == inst.operands[0].value.type and target.is_contiguous:
         arguments[0] = f"ptr {body.pointer(target)}"  # to be fetched before it is stored to
     tiles = module.pointers([*loops, finished, *patches])

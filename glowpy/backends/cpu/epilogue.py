@@ -22,7 +22,7 @@ from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear,
 from glowpy.llvm.writer import Body, memory_type
 from glowpy.support.symbolic import Dim, ceil_div, highest
 
-__all__ = ["emit_epilogue"]
+__all__ = ["emit_epilogue", "written_last"]
 
 _SIMPLE = AddInst | SubInst | MulInst | MaxInst | MinInst
 """What needs hardly a register."""
@@ -129,6 +129,11 @@ class _Environment:
         return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")
 
 
+def written_last(head: Instruction, following: Sequence[Instruction]) -> Value:
+    """What comes out of an instruction and those that work on its result one after the other."""
+    return (head, *following)[-1].operands[0].value
+
+
 @dataclass(frozen=True)
 class _Chain:
     """A product and what follows it.
@@ -159,7 +164,7 @@ class _Chain:
     @property
     def written(self) -> Value:
         """What comes out at the end."""
-        return [self.head, *self.members][-1].operands[0].value
+        return written_last(self.head, self.members)
 
     @property
     def far(self) -> list[Value]:

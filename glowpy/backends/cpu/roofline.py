@@ -41,7 +41,12 @@ from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import DynamicSliceInst, GatherInst, LinearAttentionInst
+from glowpy.ir.insts_gen import (
+    DynamicSliceInst,
+    GatherInst,
+    InsertTensorInst,
+    LinearAttentionInst,
+)
 from glowpy.ir.runs import runs
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
@@ -292,6 +297,11 @@ def _distance(place: object, touched: dict[object, int]) -> int:
 
 def _operands(inst: Instruction) -> Iterator[tuple[Value, Access, int]]:
     """What an instruction reads, then what it writes, and how many bytes of it."""
+    if isinstance(inst, InsertTensorInst):  # the rest of the result stays as it is
+        (size,) = static([inst.input.type.size])
+        yield inst.input, "read", size
+        yield inst.result, "write", size
+        return
     for ref in inst.operands:
         if ref.access.reads:
             (size,) = static([ref.value.type.size])

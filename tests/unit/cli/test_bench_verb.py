@@ -67,6 +67,26 @@ g (float[n, 3] x, float[3, 5] w, int64 rounds) => (float[n, 5] y) <bool true = {
 }
 """
 
+INSERTED = """
+module {
+  placeholder %x : f32[30x8]
+  placeholder %z : f32[2x8]
+  placeholder %y : f32[32x8]
+  function @main {
+    %all = concat(%x, %z) {axis=0} : f32[32x8]
+    save(%all, %y)
+  }
+}
+"""
+
+BYTES = """
+<ir_version: 8, opset_import: ["": 17]>
+g (uint8[32, 64] x) => (uint8[32, 64] y)
+<float s = {0.1}, float t = {0.01}, uint8 zero = {3}, int8 none = {0}> {
+  y = QLinearMatMul(x, s, zero, w, t, none, s, zero)
+}
+"""
+
 STATE = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[1, 4] x, float[n, 4] past) => (float[1, 4] y, float[m, 4] present) {
@@ -227,6 +247,15 @@ def test_bytes_are_what_is_read_and_written() -> None:
     peaks = Peaks(1, 1e9, ((1 << 14, 2e9), (1 << 16, 1e9)), ((1 << 14, 1e9), (1 << 16, 5e8)))
     assert effort.moving(peaks) == pytest.approx(4000 / 2e9 + 4000 / 1e9)
     assert effort.bound(peaks, CpuBackend().target.variant) == "bytes"
+
+
+def test_what_is_inserted_is_what_moves() -> None:
+    module = parse_module(INSERTED, "text")
+    program = compilation(module, CpuBackend()).program
+    inserted = [
+        e for e in efforts(program, {}) if e.instructions[0].SCHEMA.mnemonic == "insert_tensor"
+    ]
+    assert sorted(effort.bytes for effort in inserted) == [2 * 4 * 8 * 2, 2 * 4 * 8 * 30]
 
 
 def test_what_was_touched_last_is_near() -> None:
@@ -466,6 +495,18 @@ def test_page_and_trace(model: Path, tmp_path: Path) -> None:
     alive = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
     assert alive[-1] == 0
     assert 0 < max(alive) <= compilation(load(model), CpuBackend()).program.plan.peak
+
+
+def test_products_of_bytes_have_a_roof_of_their_own(tmp_path: Path) -> None:
+    path, network = tmp_path / "bytes.onnx", parser.parse_model(BYTES)
+    weights = np.random.default_rng(0).integers(-9, 9, (64, 64), np.int8)
+    network.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(network, str(path))
+    page = tmp_path / "bench.html"
+    bench(str(path), "--html", str(page))
+    texts = re.findall(r"<text[^>]*>([^<]+)</text>", page.read_text(encoding="utf-8"))
+    (roof,) = [text for text in texts if re.fullmatch(r"\w+: \d+ GFLOP/s", text)]
+    assert roof.startswith("u8: ")
 
 
 def test_files_are_named(model: Path) -> None:
