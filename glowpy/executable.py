@@ -73,10 +73,11 @@ class Observer(Protocol):
         """Called after an instruction."""
 
 
-_Bound: TypeAlias = tuple[Extents, Mapping[str, Type]]
+_Small: TypeAlias = tuple[tuple[int, ...], np.dtype[Any]]
+"""Shape and dtype of an array for a small output."""
+_Bound: TypeAlias = tuple[Extents, Sequence[tuple[Port, Type, _Small | None]]]
 """The extents of a run, and the types that outputs have with them."""
 
-_NO_SYMBOLS: _Bound = {}, {}
 _MAX_KNOWN = 256
 """Of so many sets of shapes it is remembered what symbols are."""
 
@@ -115,7 +116,8 @@ class Executable(ABC):
         ]
         self._is_open = bool(known or self.open_ports)
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
-        self._small = [(port, _small(port.type)) for port in self.output_ports]
+        self._constant: _Bound = {}, self._made({})
+        """Where no shape depends on a symbol."""
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
 
@@ -210,14 +212,13 @@ class Executable(ABC):
         """
         bindings = self._bind_inputs(inputs)
         known = self._bind_state(state, bindings) if state is not None or self.state_ports else ()
-        extents, types = self._bound(bindings, known) if self._is_open else _NO_SYMBOLS
+        extents, outputs = self._bound(bindings, known) if self._is_open else self._constant
         if out:
-            self._bind_outputs(out, bindings, extents, state)
+            self._bind_outputs(out, bindings, outputs, state)
         results = {}
-        for port, small in self._small:
+        for port, type, small in outputs:
             array = bindings.get(port.placeholder)
             if array is None:
-                type = types.get(port.name, port.type)
                 array = bindings[port.placeholder] = np.empty(*small) if small else _fresh(type)
             results[port.name] = array
         try:
@@ -281,34 +282,36 @@ class Executable(ABC):
             pairs = zip(self.input_ports, shapes[0], strict=True)
             dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
             extents = extents_of(dims)
-            symbolic = [port for port in self.output_ports if not port.type.is_static]
-            bound = extents, {port.name: largest_at(port.type, extents) for port in symbolic}
+            bound = extents, self._made(extents)
             if len(self._known) == _MAX_KNOWN:
                 self._known.clear()
             self._known[shapes] = bound
         return bound
 
+    def _made(self, extents: Extents) -> list[tuple[Port, Type, _Small | None]]:
+        """The outputs with the types that they have at these extents."""
+        types = [(port, largest_at(port.type, extents)) for port in self.output_ports]
+        return [(port, type, _small(type)) for port, type in types]
+
     def _bind_outputs(
         self,
         out: Mapping[str, Array],
         bindings: dict[str, Array],
-        extents: Extents,
+        outputs: Sequence[tuple[Port, Type, _Small | None]],
         state: State | None,
     ) -> None:
         """Checks arrays for outputs, and binds those that can be written while others are read and written."""
-        ports = {port.name: port for port in self.output_ports}
+        ports = {port.name: (port, type) for port, type, _ in outputs}
         for name, array in out.items():
             if name not in ports:
                 raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
-            port = ports[name]
-            _check(
-                name, port.type if port in self.open_ports else type_at(port.type, extents), array
-            )
+            port, type = ports[name]
+            _check(name, port.type if port in self.open_ports else type, array)
             if not array.flags.writeable:
                 raise UserError(f"'{name}': expected a writeable array for an output")
         arrays = [*bindings.values(), *out.values()]
         for name, array in out.items():
-            port = ports[name]
+            port, _ = ports[name]
             fits = array.flags.c_contiguous and array.flags.aligned and port not in self.open_ports
             shared = sum(bool(np.may_share_memory(array, other)) for other in arrays) > 1
             if fits and state is not None:
@@ -341,15 +344,13 @@ _SMALL = 1 << 12
 """Bytes below which it does not matter whether vectors are stored across cache lines."""
 
 
-def _small(type: Type) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of an array for a small output; None of a large one, and of one of symbolic type."""
+def _small(type: Type) -> _Small | None:
+    """What there is for a small output; None for a large one, and for one of symbolic type."""
     return (type.extents, type.kind.dtype) if type.is_static and type.room < _SMALL else None
 
 
 def _fresh(type: Type) -> Array:
-    """An array for an output; at a multiple of the memory plan's alignment if it is large."""
-    if small := _small(type):
-        return np.empty(*small)
+    """An array for a large output, at a multiple of the memory plan's alignment."""
     block = allocated((type.room + ALIGNMENT,), np.uint8, zeros=False)
     return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
 

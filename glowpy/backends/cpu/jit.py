@@ -100,6 +100,8 @@ class JitFunction(CompiledFunction):
         self._table = Struct(f"{slots}P")
         self._extents_array = ctypes.c_size_t * len(self._lowest)
         self._no_numbers = self._extents_array()
+        self._numbers: tuple[list[int], ctypes.Array[ctypes.c_size_t]] = [], self._no_numbers
+        """The extents of the last run."""
 
         @lru_cache(maxsize=_MAX_PROGRAMS)
         def instructions_at(extents: tuple[tuple[str, int], ...]) -> list[Instruction]:
@@ -139,7 +141,10 @@ class JitFunction(CompiledFunction):
         if self._lowest:
             # What the network finds is the lowest until it is found.
             given = [extents.get(name, low) for name, low in self._lowest]
-            numbers = self._extents_array(*given)
+            before, numbers = self._numbers
+            if self._found or given != before:  # a run writes what it finds
+                numbers = self._extents_array(*given)
+                self._numbers = given, numbers
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
