@@ -152,10 +152,10 @@ class CpuBackend(Backend):
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
             TurnPairsPass(small),
+            FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact),
             WidenHalvesPass(self._computes),
             MergeProductsPass(small),
             WeighGathersPass(),
-            FuseAttentionPass(variant, small=small),
             FuseNormPass(variant, small=small),
             *tuning,
             packing,

@@ -15,8 +15,8 @@ from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuAttentionInst
 from glowpy.backends.cpu.roofline import efforts
-from glowpy.backends.cpu.strategy.attention import choose_attention
-from glowpy.backends.cpu.variant import VARIANTS, variant_named
+from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
+from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
 from glowpy.backends.cpu.verify import misfit
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
@@ -216,6 +216,37 @@ def test_what_is_scaled_before_its_heads_are_transposed() -> None:
     check(module)
 
 
+@pytest.mark.parametrize("kind", [ElemKind.F16, ElemKind.BF16])
+@pytest.mark.parametrize("is_softmax_wide", [False, True])
+def test_halves_are_fused_in_f32(kind: ElemKind, is_softmax_wide: bool) -> None:
+    """Scores and weights are not rounded, unless the code is to be exact; many exporters widen softmax alone."""
+    module = Module()
+    f = module.create_function("main")
+    type = Type(kind, (2, 3, 20, 8))
+    q, k, v = (module.create_placeholder(name, type) for name in "qkv")
+    mask = module.create_constant("mask", floats(20, 20).astype(kind.dtype))
+    number = module.create_constant("number", np.full(1, 0.25, kind.dtype))
+    scores: Any = f.create_mat_mul("s", q, f.create_transpose("kt", k, (0, 1, 3, 2)))
+    scores = f.create_add("masked", f.create_mul("scaled", scores, number), mask)
+    if is_softmax_wide:
+        scores = f.create_convert("wide", scores.result.type.with_kind(ElemKind.F32), scores)
+    weights: Any = f.create_softmax("p", scores, 3)
+    if is_softmax_wide:
+        weights = f.create_convert("narrow", weights.result.type.with_kind(kind), weights)
+    result = f.create_mat_mul("o", weights, v)
+    f.create_save("save", result, module.create_placeholder("y", result.result.type))
+    assert len(attentions(module)) == 1
+    exact = compilation(module, CpuBackend(CpuOptions(exact=True))).program.ir
+    assert not any(isinstance(inst, CpuAttentionInst) for inst in exact.instructions)
+    inputs = {name: floats(2, 3, 20, 8).astype(kind.dtype) for name in "qkv"}
+    actual, expected = (
+        np.asarray(glowpy.compile(module, name)(inputs)["y"], np.float32)
+        for name in ("cpu", "interpreter")
+    )
+    bound = 0.03 if kind is ElemKind.BF16 else 0.004
+    np.testing.assert_allclose(actual, expected, rtol=bound, atol=bound)
+
+
 def hides_all(f: Function, x: Any) -> Node:
     """Of the first five queries."""
     mask = np.where(np.arange(x.result.type.extents[2]) < 5, np.float32(-np.inf), np.float32(0))
@@ -341,6 +372,17 @@ def test_what_was_decided_is_explained() -> None:
     module = edited(stages, {r"(cpu_attention.*\bblock=)\d+": r"\g<1>4"})
     assert "block=4, " in (text := compilation(module, "cpu").text("strategy"))
     assert "(overridden)" in text
+
+
+def test_few_queries_have_no_tiles() -> None:
+    """Each is computed alone, as dot products with rows of keys; only the block of keys is a decision then."""
+    text = compilation(network(scaled, q="f32[2x6x4x8]", width=70), "cpu").text("strategy")
+    name, decided, units = text.splitlines()
+    assert name == "%o = cpu_attention: heads 12, queries 4, keys 9, depth 8, width 70"
+    assert decided == "  block=9"
+    assert re.match(r"  \d+ units, inner loops: dot 1x1", units)
+    kernel = (LIBJIT_FOLDER / "src" / "dot_attention.c").read_text(encoding="utf-8")
+    assert f"#define FEW_QUERIES {FEW_QUERIES}\n" in kernel
 
 
 def test_scores_are_never_all_in_memory() -> None:

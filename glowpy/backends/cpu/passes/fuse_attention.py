@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from glowpy.backends.cpu.nodes_gen import create_cpu_attention
+from glowpy.backends.cpu.passes.widen_halves import widened
 from glowpy.backends.cpu.strategy.attention import choose_attention
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -18,6 +19,7 @@ from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     AddNode,
     BroadcastNode,
+    ConvertNode,
     DivNode,
     IsNanNode,
     MatMulNode,
@@ -35,6 +37,7 @@ from glowpy.support.symbolic import Dim, Expr, likely_extent, product, static
 
 __all__ = ["FuseAttentionPass"]
 
+_KINDS = (ElemKind.F32, ElemKind.F16, ElemKind.BF16)
 _STEPS = 8
 """At most so many nodes lie between the scores and softmax."""
 
@@ -51,7 +54,8 @@ class FuseAttentionPass(RewritePass):
     Scores may be capped: tanh(scores / c) * c. Two masks may be added to them then, or choose between them and a
     number; they are stored with keys as rows. Weights may be made 0 where they are NaN, or for some queries. Heads that
     share keys and values read them once, where these were repeated for each. Tiles are for the target, here AVX2. A
-    mask that hides what comes after a query, and is known, is a number.
+    mask that hides what comes after a query, and is known, is a number. Scores of halves are never rounded; where they
+    have to be, these are left as they are.
 
     Before:
         %q, %out : f32[1x2x5x4]
@@ -82,6 +86,7 @@ class FuseAttentionPass(RewritePass):
 
     variant: Variant
     small: bool = False
+    rounds_halves: bool = False
     name: ClassVar[str] = "fuse-attention"
     concerns: ClassVar[tuple[type[Node], ...]] = (SoftmaxNode,)
 
@@ -92,8 +97,8 @@ class FuseAttentionPass(RewritePass):
         if self.small or weights is None:
             return None
         softmax = weights.softmax
-        if softmax.axis != softmax.type.rank - 1 or n.type.kind is not ElemKind.F32:
-            return why.no("only softmax of f32 over keys is fused")
+        if softmax.axis != softmax.type.rank - 1 or n.type.kind not in _KINDS:
+            return why.no("only softmax over keys, of f32 or of halves, is fused")
         scores = _scores_of(softmax.input)
         if scores is None:
             return why.no("softmax is of no product, or of one with more than scales and masks")
@@ -101,6 +106,9 @@ class FuseAttentionPass(RewritePass):
         between = (n.lhs, *weights.between, *scores.between)
         if softmax.result.num_users != readers or any(value.num_users != 1 for value in between):
             return why.no("scores or weights are used elsewhere")
+        kinds = {n.type.kind, softmax.type.kind, *(value.type.kind for value in between)}
+        if self.rounds_halves and kinds != {ElemKind.F32}:
+            return why.no("scores or weights are to be rounded to halves")
         heads = _heads_of(scores, n)
         if heads is None:
             return why.no("expected batches of heads, which share keys and values evenly if at all")
@@ -125,7 +133,7 @@ class FuseAttentionPass(RewritePass):
         masks += [none] * (_MASKS - len(masks))
         chooses = [*(mask.fill is not None for mask in kept), False, False]
         result = create_cpu_attention(
-            f, n.name, n.type.with_shape((*heads.query.shape[:3], heads.value.shape[3])),
+            f, n.name, widened(n.type).with_shape((*heads.query.shape[:3], heads.value.shape[3])),
             heads.query.build(f, n), heads.key.build(f, n), heads.value.build(f, n), *masks,
             scale=scores.scale * heads.query.factor * heads.key.factor, softcap=scores.softcap,
             bias_chooses=chooses[0], mask_chooses=chooses[1],
@@ -134,6 +142,8 @@ class FuseAttentionPass(RewritePass):
             tile_keys=chosen.tile_keys, tile_rows=chosen.tile_rows, group=chosen.group,
         )  # fmt: skip
         whole = _shaped(f, n, result.result, n.type.shape)
+        if n.type.kind.is_half:
+            whole = f.create_convert(n.name, n.type, whole).result
         if weights.cleared is None:
             return whole
         zero = f.create_splat(n.name, n.type.with_shape(()), 0.0)
@@ -161,6 +171,9 @@ class _Weights:
 def _weights_of(value: NodeValue) -> _Weights | None:
     """Softmax, or a selection between zeros and it: by whether it is NaN, or for each query."""
     node = value.node
+    if isinstance(node, ConvertNode) and _is_between_floats(node):
+        inner = _weights_of(node.input)
+        return inner and replace(inner, between=(*inner.between, value))
     if isinstance(node, SoftmaxNode):
         return _Weights(node)
     if not isinstance(node, SelectNode) or not is_all(node.lhs, 0.0):
@@ -232,13 +245,18 @@ def _scores_of(value: NodeValue) -> _Scores | None:
         if mask is not None:
             value = mask[0]
             masks.append(mask[1])
-        elif isinstance(node, ReshapeNode) and _core(node.type.shape) == _core(
-            node.input.type.shape
+        elif (isinstance(node, ConvertNode) and _is_between_floats(node)) or (
+            isinstance(node, ReshapeNode) and _core(node.type.shape) == _core(node.input.type.shape)
         ):
             value = node.input
         else:
             return None
     return None
+
+
+def _is_between_floats(node: ConvertNode) -> bool:
+    """Whether attention, in f32, may leave a conversion away."""
+    return node.type.kind in _KINDS and node.input.type.kind in _KINDS
 
 
 def _scaled(node: Node | None) -> tuple[NodeValue, float] | None:
@@ -290,7 +308,7 @@ def _is_of_product(value: NodeValue) -> bool:
             value = node.rhs if node.rhs.type == node.type and node.rhs.node else node.lhs
         elif isinstance(node, DivNode):
             value = node.lhs
-        elif isinstance(node, ReshapeNode | TanhNode):
+        elif isinstance(node, ConvertNode | ReshapeNode | TanhNode):
             value = node.input
         else:
             return False
@@ -343,7 +361,7 @@ class _Part:
 
     def build(self, f: Function, n: MatMulNode) -> Operand:
         """The operand itself."""
-        source = self.source
+        source = _wide(f, n, self.source)
         if self.shuffle is not None:
             source = f.create_transpose(n.name, source, self.shuffle).result
         whole = _shaped(f, n, source, self.plain)
@@ -434,7 +452,7 @@ def _diagonal(mask: _Mask, queries: Dim, keys: Dim, *, alone: bool) -> int | Non
     if array is None or not (mask.fill is None or mask.fill <= lowest):
         return None
     array = array.reshape(static((queries, keys)))
-    hidden = array <= lowest if mask.fill is None else array != mask.keeps
+    hidden = array.astype(np.float32) <= lowest if mask.fill is None else array != mask.keeps
     diagonal = int(np.count_nonzero(~hidden[0])) - 1
     rows, columns = (np.arange(size) for size in array.shape)
     seen = columns <= rows[:, np.newaxis] + diagonal
@@ -450,12 +468,20 @@ def _mask(f: Function, n: MatMulNode, mask: _Mask) -> NodeValue:
         fill, nothing = (f.create_splat(n.name, type, number) for number in (mask.fill, 0.0))
         chosen = (nothing, fill) if mask.keeps else (fill, nothing)
         value = f.create_select(n.name, value, *chosen).result
+    value = _wide(f, n, value)
     shape = _of_rank_4(value.type.shape)
     assert shape is not None  # it fits scores of four dimensions
     *batch, queries, keys = shape
     if 1 in (queries, keys):
         return _shaped(f, n, value, (*batch, keys, queries))
     return f.create_transpose(n.name, _shaped(f, n, value, shape), _SWAPPED).result
+
+
+def _wide(f: Function, n: MatMulNode, value: NodeValue) -> NodeValue:
+    """A value in f32."""
+    if not value.type.kind.is_half:
+        return value
+    return f.create_convert(n.name, widened(value.type), value).result
 
 
 def _shaped(f: Function, n: MatMulNode, value: NodeValue, shape: Shape) -> NodeValue:

@@ -8,7 +8,10 @@ from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import MAX_PIXELS, Problem, step_limits
 from glowpy.support.symbolic import ceil_div
 
-__all__ = ["AttentionDecision", "KeyTile", "choose_attention", "key_tiles"]
+__all__ = ["FEW_QUERIES", "AttentionDecision", "KeyTile", "choose_attention", "key_tiles"]
+
+FEW_QUERIES = 4
+"""At most so many queries of a head are computed one by one, without tiles; the kernel has the same number."""
 
 _ROWS = 128
 """Queries of an item that share a block of keys and values, where not all of a head stay in the second-level cache."""

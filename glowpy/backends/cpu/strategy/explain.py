@@ -18,7 +18,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuWinogradInst,
 )
 from glowpy.backends.cpu.packing import tile_lanes
-from glowpy.backends.cpu.strategy.attention import choose_attention, key_tiles
+from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention, key_tiles
 from glowpy.backends.cpu.strategy.declined import declined
 from glowpy.backends.cpu.strategy.depthwise import depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -236,27 +236,37 @@ def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
 
 @_explanation_of(CpuAttentionInst)
 def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
-    """The rows are the tiles of scores, and how long all scores of a group of queries take by each."""
+    """The rows are the tiles of scores, and how long all scores of a group of queries take by each; few have none."""
     batch, heads, queries, depth = inst.query.type.likely
     keys, width = inst.value.type.likely[2:]
     best = choose_attention(max(batch * heads, 1), queries, max(keys, 1), depth, width, machine)
-    free = ("rows", "block", "tile_keys", "tile_rows", "group")
-    numbers = {"heads": batch * heads, "queries": queries, "keys": keys, "depth": depth}
-    tiles = key_tiles(queries, max(keys, 1), depth, machine)
+    few = queries <= FEW_QUERIES
+    free = ("block",) if few else ("rows", "block", "tile_keys", "tile_rows", "group")
+    tiles = [] if few else key_tiles(queries, max(keys, 1), depth, machine)
     shown = [one for i, one in enumerate(tiles) if i < _SHOWN or one.keys == inst.tile_keys]
+    numbers = {"heads": batch * heads, "queries": queries, "keys": keys, "depth": depth}
+    decided = {name: inst.attrs[name] for name in free}
+    own = asdict(best)
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
         {**numbers, "width": width},
-        {name: inst.attrs[name] for name in free},
+        decided,
         inst.units,
-        (),
+        _alone(width, machine) if few else (),
         tuple(
             Row(one.keys, one.vectors, one.keys, one.cycles, one.limit, one.keys == inst.tile_keys)
             for one in shown
         ),
-        asdict(best) != {name: inst.attrs[name] for name in (*free, "units")},
+        {**decided, "units": inst.units} != {name: own[name] for name in (*free, "units")},
     )
+
+
+def _alone(width: int, machine: Machine) -> tuple[str, ...]:
+    """The loops of one query: over a key, and over all keys for 4 vectors, one vector or one element of the values."""
+    vectors, rest = divmod(width, machine.lanes)
+    sums = {"sum 1x4": vectors >= 4, "sum 1x1": vectors % 4 > 0 or rest > 0}
+    return ("dot 1x1", *(name for name, runs in sums.items() if runs))
 
 
 @_explanation_of(CpuConvInst, CpuMatmulInst)
