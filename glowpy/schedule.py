@@ -6,6 +6,7 @@ Ullman's). An operand that other nodes read as well comes before those: it lives
 case, and what is computed after it, such as a product whose scores a mask is added to, is used at once. A
 product comes after operands that take no more memory than it gives, such as scales of its columns: what it is
 multiplied by them for becomes its epilogue only if nothing comes between.
+What a concat joins is computed in order where parts need the same: bands of an image follow each other.
 What gives more than it takes, element by element and for one reader, such as the floats that 8-bit integers
 stand for, is computed just before its reader: until then it is smaller to keep what it is computed from.
 Saves come last, so a placeholder is read before it is written.
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import DefineNode, SaveNode
+from glowpy.graph.nodes_gen import ConcatNode, DefineNode, SaveNode
 from glowpy.support.symbolic import highest
 
 __all__ = ["schedule"]
@@ -31,9 +32,9 @@ _MOST_LATE = 16
 def schedule(f: Function) -> list[Node]:
     """All nodes of `f` in the order of execution. Deterministic; linear but for sorting the operands of each node."""
     nodes = f.topological()
-    products = _products(nodes)
+    ranks = _Ranks(_products(nodes), _joins_in_order(nodes))
     needs = _needs(f, nodes)
-    beyond = _beyond_results(nodes, needs, products)
+    beyond = _beyond_results(nodes, needs, ranks)
     saves = [node for node in nodes if isinstance(node, SaveNode)]
     effects = {node: None for node in nodes if node.has(Trait.SIDE_EFFECT)}
     unused = {node: None for node in nodes if not any(r.num_users for r in node.results)}
@@ -46,7 +47,7 @@ def schedule(f: Function) -> list[Node]:
     for root in roots:
         first = [v.node for _, v in root.operands()] if isinstance(root, SaveNode) else [root]
         for node in first:
-            _walk(node, needs, beyond, products, done, order)
+            _walk(node, needs, beyond, ranks, done, order)
     order += [node for node in roots if node not in done]
     return order
 
@@ -55,7 +56,7 @@ def _walk(
     root: Node | None,
     needs: Mapping[Node, _Needs],
     beyond: Mapping[Node, int],
-    products: Collection[Node],
+    ranks: _Ranks,
     done: set[Node],
     order: list[Node],
 ) -> None:
@@ -73,20 +74,34 @@ def _walk(
         stack.append((node, True))
         operands = [operand for operand in needs[node].first if operand not in done]
         stack.extend(
-            (operand, False) for operand in reversed(_first_to_last(operands, beyond, products))
+            (operand, False) for operand in reversed(_first_to_last(node, operands, beyond, ranks))
         )
 
 
+@dataclass(frozen=True)
+class _Ranks:
+    """What the order of operands depends on beside memory.
+
+    Attributes:
+        products: See `_products`.
+        joins: See `_joins_in_order`.
+    """
+
+    products: Collection[Node]
+    joins: Collection[Node]
+
+
 def _first_to_last(
-    operands: Collection[Node], beyond: Mapping[Node, int], products: Collection[Node]
+    reader: Node, operands: Collection[Node], beyond: Mapping[Node, int], ranks: _Ranks
 ) -> list[Node]:
-    """Those that other nodes read as well, then small ones beside a product, then the hungriest."""
+    """Those that other nodes read as well, then small ones beside a product, then the hungriest, or in order."""
+    products, in_order = ranks.products, reader in ranks.joins
     most = max((_size(node) for node in operands if node in products), default=0)
 
     def rank(node: Node) -> tuple[bool, bool, int]:
         alone = sum(result.num_users for result in node.results) < 2
         large = node in products or beyond[node] + _size(node) > most
-        return alone, large, -beyond[node]
+        return alone, large, 0 if in_order else -beyond[node]
 
     return sorted(operands, key=rank)
 
@@ -113,6 +128,21 @@ def _products(nodes: Sequence[Node]) -> set[Node]:
         if follows or node.has(Trait.EPILOGUE):
             products.add(node)
     return products
+
+
+def _joins_in_order(nodes: Sequence[Node]) -> set[Node]:
+    """Concats of what is computed from something that several nodes read.
+
+    That is mostly computed where it belongs: all of that memory is alive from the first part on, whichever that is.
+    """
+    joins: set[Node] = set()
+    shared: set[Node] = set()
+    for node in nodes:
+        if any(value.num_users > 1 or value.node in shared for value in node.inputs):
+            shared.add(node)
+            if isinstance(node, ConcatNode):
+                joins.add(node)
+    return joins
 
 
 @dataclass(frozen=True)
@@ -157,13 +187,13 @@ def _comes_late(node: Node, needs: _Needs) -> bool:
 
 
 def _beyond_results(
-    nodes: Sequence[Node], needs: Mapping[Node, _Needs], products: Collection[Node]
+    nodes: Sequence[Node], needs: Mapping[Node, _Needs], ranks: _Ranks
 ) -> dict[Node, int]:
     """Bytes alive beyond its results at the worst moment while a node and all it needs is computed."""
     beyond: dict[Node, int] = {}
     for node in nodes:
         held = worst = 0
-        for operand in _first_to_last(needs[node].first, beyond, products):
+        for operand in _first_to_last(node, needs[node].first, beyond, ranks):
             worst = max(worst, held + beyond[operand] + _size(operand))
             held += _size(operand)
         for operand in needs[node].late:

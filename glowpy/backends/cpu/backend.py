@@ -27,6 +27,7 @@ from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions, Timed
+from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
@@ -157,6 +158,7 @@ class CpuBackend(Backend):
             MergeProductsPass(small),
             WeighGathersPass(),
             FuseNormPass(variant, small=small),
+            *([] if small else [BandDepthwisePass(variant)]),
             *tuning,
             packing,
             PackRecurrencePass(variant, small=small),

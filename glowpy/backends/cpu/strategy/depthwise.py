@@ -23,6 +23,9 @@ MAX_DEPTHWISE_PIXELS = 8
 _UNITS = 8
 """Enough for threads to share, as long as slabs are not so low that most of what they read is another's as well."""
 
+_LEAST_UNITS = 2
+"""Two threads share even the few lines of a band (`strategy.bands`)."""
+
 _TAPS = 9
 """More of them hide what the second cache costs: 7x7x1152 channels by 5 x 5 took an eighth more downwards."""
 
@@ -96,7 +99,7 @@ def _with_pixels(
     fitting = machine.first_cache * 5 // 4 // (cols * rows * machine.lanes * machine.element_bytes)
     vectors = _equal_parts(all_vectors, max(fitting, 1))
     others = max(images * ceil_div(all_vectors, vectors), 1)
-    slabs = min(ceil_div(_UNITS, others), max(height // _SLAB, 1))
+    slabs = min(ceil_div(_UNITS, others), max(height // _SLAB, _LEAST_UNITS // others, 1))
     slab = max(ceil_div(height, slabs), 1)
     return DepthwiseDecision(pixels, slab, vectors, cycles)
 

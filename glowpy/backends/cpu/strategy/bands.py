@@ -1,0 +1,86 @@
+"""How many rows a depthwise convolution reads at a time of what a widening one has just computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from glowpy.backends.cpu.strategy.machine import Machine
+from glowpy.support.symbolic import ceil_div
+
+__all__ = ["Band", "Window", "bands"]
+
+_LARGE = 2
+"""Larger than so many times what stays in the second-level cache is an image that is computed in bands: one that nearly
+fits would gain little."""
+
+_PART = 0.5
+"""Of that cache: the band before, some rows of which are kept, is in it as well."""
+
+_MOST_KEPT = 0.5
+"""Of the rows of a band, those that it takes from the one before: they are copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a convolution reads of one dimension.
+
+    Attributes:
+        size: Of the input.
+        reach: From the first to the last element that one of the result reads, both counted.
+        stride: Between those that neighbours begin with.
+        before: Padding.
+    """
+
+    size: int
+    reach: int
+    stride: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Neighbouring rows of a result.
+
+    Attributes:
+        first: Of the rows.
+        last: The row after them.
+        low: The first row of the input that they read.
+        high: The row after those that they read.
+        above: How many rows of padding they read before the input.
+        below: How many after it.
+    """
+
+    first: int
+    last: int
+    low: int
+    high: int
+    above: int
+    below: int
+
+
+def bands(window: Window, rows: int, row_bytes: int, machine: Machine) -> list[Band]:
+    """The bands of a result of `rows` rows, about equal.
+
+    There are none where the rows of the input, each of so many bytes, had better be computed at once.
+    """
+    if window.size * row_bytes <= _LARGE * machine.second_cache:
+        return []
+    most = int(_PART * machine.second_cache) // (row_bytes * window.stride)
+    kept = max(window.reach - window.stride, 0)
+    if most == 0 or kept > _MOST_KEPT * most * window.stride:
+        return []
+    count = ceil_div(rows, most)
+    ends = [rows * index // count for index in range(count + 1)]
+    parts = [_band(window, first, last) for first, last in pairwise(ends)]
+    highs = [0, *(part.high for part in parts)]
+    # A band of padding alone would read nothing new.
+    reads = all(before < after for before, after in pairwise(highs))
+    return parts if reads else []
+
+
+def _band(window: Window, first: int, last: int) -> Band:
+    begin = first * window.stride - window.before
+    end = (last - 1) * window.stride - window.before + window.reach
+    low, high = max(begin, 0), min(end, window.size)
+    return Band(first, last, low, high, low - begin, end - high)
