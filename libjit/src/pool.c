@@ -101,7 +101,19 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
   return deep + high + window.ranges[2].first * steps.pixels[2];
 }
 
-/// Runs its body for each tap inside the image, with OFFSET where it is in the image.
+/// Whether no window to the left of one, or in the row of windows above it, has its tap (h, w) as well.
+INLINE bool is_first_met(pool_t pool, dim_t h, dim_t w) {
+  return h + pool.axes[1].stride >= pool.axes[1].kernel && w + pool.axes[2].stride >= pool.axes[2].kernel;
+}
+
+/// How far below a tap, in elements, the same tap of the next row of windows lies. That one is fetched with it, one row of
+/// windows ahead: rows of windows read several rows of the image by turns, which prefetchers of processors do not follow.
+/// 0 without such rows.
+INLINE dim_t next_row(pool_t pool, steps_t steps) {
+  return LANES > 1 && pool.axes[1].result > 1 ? pool.axes[1].stride * steps.pixels[1] : 0;
+}
+
+/// Runs its body for each tap (h_, w_) inside the image, with OFFSET where it is in the image.
 #define FOR_EACH_TAP(POOL, STEPS, WINDOW, OFFSET)                                                                      \
   for (dim_t d_ = 0; d_ < (WINDOW).ranges[0].taps; d_++)                                                               \
     for (dim_t h_ = 0; h_ < (WINDOW).ranges[1].taps; h_++)                                                             \
@@ -123,10 +135,12 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
   INLINE void NAME##_vectors_##SUFFIX(T *to, const X *image, pool_t pool, steps_t steps, window_t window,              \
                                       dim_t vectors, dim_t divisor) {                                                  \
     V sums[POOL_VECTORS];                                                                                              \
+    dim_t below = next_row(pool, steps);                                                                               \
     UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (FIRST) - (V){};                                              \
     FOR_EACH_TAP(pool, steps, window, tap) {                                                                           \
       UNROLL for (dim_t v = 0; v < vectors; v++) {                                                                     \
         V best = sums[v], x = __builtin_convertvector(*(const VX *)(image + tap + v * LANES_OF(T)), V);                \
+        if (below && is_first_met(pool, h_, w_)) __builtin_prefetch(image + tap + v * LANES_OF(T) + below, 0, 2);      \
         sums[v] = COMBINE;                                                                                             \
       }                                                                                                                \
     }                                                                                                                  \
@@ -136,16 +150,18 @@ INLINE dim_t first_tap(pool_t pool, steps_t steps, window_t window, dim_t d, dim
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
-  /* All whole vectors of channels, where they are neighbours; how many channels these are. */                         \
+  /* All channels, where they are neighbours and fill a vector at least; the last vector overlaps. How many these are. */\
   INLINE dim_t NAME##_whole_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
     dim_t c = 0, block = POOL_VECTORS * LANES_OF(T);                                                                   \
     if (libjit_small || into.channel != 1 || out_of.channel != 1) return 0;                                            \
     for (; c + block <= pool.channels; c += block)                                                                     \
       NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, POOL_VECTORS, divisor);                         \
-    for (; c + LANES_OF(T) <= pool.channels; c += LANES_OF(T))                                                         \
-      NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, 1, divisor);                                    \
-    return c;                                                                                                          \
+    for (; c < pool.channels && LANES_OF(T) <= pool.channels; c += LANES_OF(T)) {                                      \
+      dim_t at = min_dim(c, pool.channels - LANES_OF(T));                                                              \
+      NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, 1, divisor);                                  \
+    }                                                                                                                  \
+    return min_dim(c, pool.channels);                                                                                  \
   }
 
 /// Windows of a row that are computed at once where all of them lie inside the image along it.
@@ -174,7 +190,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
   INLINE void NAME##_tile_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of, window_t window,  \
                                    dim_t divisor) {                                                                    \
     axis_t axis = pool.axes[2];                                                                                        \
-    dim_t step = out_of.pixels[2], next = POOL_TILE * axis.stride;                                                     \
+    dim_t step = out_of.pixels[2], next = POOL_TILE * axis.stride, below = next_row(pool, out_of);                     \
     V sums[POOL_TILE], odd = {};                                                                                       \
     UNROLL for (dim_t p = 0; p < POOL_TILE; p++) sums[p] = (FIRST) - (V){};                                            \
     for (dim_t d = 0; d < window.ranges[0].taps; d++) {                                                                \
@@ -182,6 +198,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
         const X *row = image + first_tap(pool, out_of, window, d, h);                                                  \
         UNROLL for (dim_t col = 0; col <= next - axis.stride + (axis.kernel - 1) * axis.step; col++) {                 \
           V x = __builtin_convertvector(*(const VX *)(row + col * step), V);                                           \
+          if (below && is_first_met(pool, h, col)) __builtin_prefetch(row + col * step + below, 0, 2);                 \
           bool shared = false;                                                                                         \
           UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                               \
             if (!has_tap(axis, col - p * axis.stride)) continue;                                                       \
@@ -205,10 +222,12 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
   /* All channels of such windows, if that is how they may be computed; how many windows these are. */                 \
   INLINE dim_t NAME##_tiles_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
-    bool whole = into.channel == 1 && out_of.channel == 1 && pool.channels % LANES_OF(T) == 0;                         \
+    bool whole = into.channel == 1 && out_of.channel == 1 && pool.channels >= LANES_OF(T);                             \
     if (libjit_small || !whole || !lie_inside(pool.axes[2], window.place[2])) return 0;                                \
-    for (dim_t c = 0; c < pool.channels; c += LANES_OF(T))                                                             \
-      NAME##_tile_##SUFFIX(to + c, image + c, pool, into, out_of, window, divisor);                                    \
+    for (dim_t c = 0; c < pool.channels; c += LANES_OF(T)) {                                                           \
+      dim_t at = min_dim(c, pool.channels - LANES_OF(T));                                                              \
+      NAME##_tile_##SUFFIX(to + at, image + at, pool, into, out_of, window, divisor);                                  \
+    }                                                                                                                  \
     return POOL_TILE;                                                                                                  \
   }
 
