@@ -36,6 +36,7 @@ from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
+from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
@@ -140,7 +141,13 @@ class CpuBackend(Backend):
         if self.target.machine.small:
             return default
         variant = self.target.variant
-        return (*default, FoldShufflePass(), MergePhasesPass(variant), MergePixelsPass(variant))
+        return (
+            *default,
+            FoldShufflePass(),
+            RaiseElementwisePass(),
+            MergePhasesPass(variant),
+            MergePixelsPass(variant),
+        )
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.

@@ -118,4 +118,9 @@ def test_small_code_has_no_vectors_to_fill() -> None:
         CpuBackend(CpuOptions("cortex-m7", optimize=way)).pipeline(()) for way in ("size", "speed")
     )
     assert small == ()
-    assert [step.name for step in fast] == ["fold-shuffle", "merge-phases", "merge-pixels"]
+    assert [step.name for step in fast] == [
+        "fold-shuffle",
+        "raise-elementwise",
+        "merge-phases",
+        "merge-pixels",
+    ]
