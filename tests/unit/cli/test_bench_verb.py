@@ -286,6 +286,20 @@ def test_peaks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert peaks_of(target, 1) == other
 
 
+def test_peaks_of_threads_that_wait_for_others_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target, now, used = CpuBackend().target, iter(range(100)), iter([0, 1, 0, 2])
+    slow, fast = (Peaks(2, flops, ((1 << 14, 1.0),), ((1 << 14, 1.0),)) for flops in (1.0, 2.0))
+    measured = iter([slow, fast])
+    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: next(measured))
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("time.process_time", lambda: next(used))
+    assert peaks_of(target, 2, fresh=True) == slow
+    assert peaks_of(target, 2, fresh=True) == fast
+    assert peaks_of(target, 2) == fast
+
+
 def test_loops_for_old_processors_have_no_fused_instructions() -> None:
     text = peaks_module._text(
         CpuBackend(CpuOptions(cpu="x86-64", target="x86_64-linux-gnu")).target
