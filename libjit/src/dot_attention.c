@@ -53,6 +53,13 @@ INLINE vf weights_of(vf x) {
 /// What scores are taken less: the largest, or 0 where all of them are -infinity, so that none of them becomes NaN.
 INLINE vf shift_of(vf top) { return choose_lanes_f32(top == -INF_F32, (vf){}, top); }
 
+/// x * scale - shift, where x * scale is rounded as the largest one was that became `shift`: so that one less itself is 0. Without
+/// rounding it would be what that was rounded by, which is more than 88 for scores of billions.
+INLINE vf lower_lanes(vf x, float scale, vf shift) {
+#pragma clang fp contract(off)
+  return x * scale - shift;
+}
+
 /// What sums of tiles begin with, and what they are multiplied by when they are stored.
 typedef struct {
   const float *from; ///< each row times its factor; NULL for zeros
@@ -173,7 +180,7 @@ INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], di
   for (dim_t k = 0; k < count; k++) {
     UNROLL for (dim_t v = 0; v < vectors; v++) {
       float *at = scores + k * a->group + v * LANES;
-      vf weight = weights_of(*(const vf *)at * scale - shift[v]);
+      vf weight = weights_of(lower_lanes(*(const vf *)at, scale, shift[v]));
       total[v] += weight;
       *(vf *)at = weight;
     }

@@ -136,6 +136,21 @@ def test_scales_and_masks(steps: tuple[Step, ...]) -> None:
     check(network(*steps))
 
 
+@pytest.mark.parametrize("queries", [3, 20])
+def test_scores_that_differ_by_billions(queries: int) -> None:
+    """The largest one less itself is 0, however large it is: not what its product with the scale was rounded by."""
+    module = network(lambda f, x: scaled(f, x, 0.3), q=f"f32[2x6x{queries}x8]", keys=40)
+    inputs = {
+        "q": 1e5 * floats(2, 6, queries, 8),
+        "k": 1e5 * floats(2, 40, 6, 8),
+        "v": floats(2, 40, 6, 5),
+    }
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    for variant in ("", "x86-64-v3", "x86-64-v2"):
+        result = glowpy.compile(module, CpuBackend(CpuOptions(cpu=variant)))(inputs)["y"]
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-6)
+
+
 def triangle(f: Function, x: Any, diagonal: int = 0, number: float = -np.inf) -> Node:
     rows, columns = np.indices(x.result.type.extents[-2:])
     seen = columns <= rows + diagonal
