@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from glowpy.core.schema import Layout
-from glowpy.core.strides import embedded, merged_loops, strides_of
+from glowpy.core.strides import are_distinct, embedded, merged_loops, strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import ExtractTensorInst, InsertTensorInst, TransposeInst, ViewInst
@@ -96,6 +96,8 @@ class Moves:
             own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
         except UndecidedError:
             return None
+        if own and not are_distinct(buffer.type.shape, own):
+            return None  # nobody knows, with extents that are open
         attrs: dict[str, Attr] = {"offset": at, "strides": own}
         view = ViewInst((source,), attrs, name=buffer.name, type=buffer.type, loc=mover.loc)
         return Move(view, frame, strides, frozenset(needs))

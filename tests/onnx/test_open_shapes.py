@@ -145,6 +145,21 @@ def test_windows_over_images_that_are_open() -> None:
     net.check()
 
 
+def test_every_second_row_of_rows_that_were_chosen() -> None:
+    """Nobody proves that an image ends after its rows: they are copied."""
+    net = Net()
+    image = net.input("image", ("batch", 3, "h", "w"))
+    pooled = net.node("MaxPool", image, kernel_shape=[1, 5], pads=[0, 2, 0, 2], strides=[2, 2])
+    net.node("Slice", pooled, net.ints(1), net.ints(99), net.ints(2), net.ints(2))
+    dims = {"batch": DIMS["batch"], "h": symbol("h", 9, 17), "w": DIMS["w"]}
+    module = glowpy.load(net.model, dims=dims)
+    compiled = [glowpy.compile(module, backend) for backend in ("interpreter", "cpu")]
+    for extents in ({"batch": 2, "h": 9, "w": 7}, {"batch": 1, "h": 14, "w": 12}):
+        feeds = {"image": _array(net.inputs[0], extents)}
+        (expected,), (actual,) = (list(network(feeds).values()) for network in compiled)
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_what_is_the_same_in_every_element() -> None:
     net = Net()
     image = net.input("image", ("batch", 2, "h", "w"))

@@ -255,6 +255,29 @@ def test_bias_that_i32_does_not_hold(own_scale: bool) -> None:
     assert_same_numbers(layers(nodes, stored), 0.0201)
 
 
+def test_largest_of_sums() -> None:
+    """There is no pool of 32 bits: floats are chosen from, or what the sums are rescaled to."""
+    rng = np.random.default_rng(15)
+    stored: dict[str, Array] = {
+        "s": np.array(0.02, np.float32), "z": np.array(128, np.uint8), "ws": np.array(0.01, np.float32),
+        "wz": np.array(0, np.int8), "w": rng.integers(-127, 128, (3, 1, 2)).astype(np.int8),
+        "image": np.array([4, 1, 6]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Reshape", ["x", "image"], ["x_i"]),
+        helper.make_node("QuantizeLinear", ["x_i", "s", "z"], ["x_q"]),
+        helper.make_node("DequantizeLinear", ["x_q", "s", "z"], ["x_d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["v"]),
+        helper.make_node("Conv", ["x_d", "v"], ["h"]),
+        helper.make_node("MaxPool", ["h"], ["m"], kernel_shape=[2]),
+        helper.make_node("QuantizeLinear", ["m", "s", "z"], ["m_q"]),
+        helper.make_node("DequantizeLinear", ["m_q", "s", "z"], ["m_d"]),
+    ]
+    rounded = helper.make_node("Identity", ["m_d"], ["y"])
+    assert_same_numbers(layers([*nodes, rounded], stored), 0.0201)
+    assert_same_numbers(layers([*nodes[:6], helper.make_node("Relu", ["m"], ["y"])], stored), 1e-5)
+
+
 def test_limits_are_rounded_to_several_scales() -> None:
     stored: dict[str, Array] = {
         "c": np.array([0.01, 0.02, 0.03, 0.04, 0.05, 0.06], np.float32),

@@ -18,7 +18,7 @@ from glowpy.core.quantized import (
     steps_of,
     sum_type,
 )
-from glowpy.core.schema import Quantized
+from glowpy.core.schema import Quantized, Trait
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -130,7 +130,7 @@ class FoldQuantizePass(RewritePass):
         )
     )
     def moved(self, f: Function, n: Node, why: Why) -> Replacement:
-        """Stored integers are moved or chosen, for they are smaller."""
+        """Stored integers are moved or chosen, for they are smaller; sums of 32 bits, which are not, are only moved."""
         operands = _stored_data(n)
         if operands is None:
             return None
@@ -139,6 +139,8 @@ class FoldQuantizePass(RewritePass):
             return why.no("stored integers have several scales, offsets or kinds")
         if len(n.results) > 1:
             return why.no("it says where elements are, too")
+        if data[0].kind is ElemKind.I32 and Trait.CODES not in n.SCHEMA.traits:
+            return why.no("sums are no smaller than floats")
         if n.SCHEMA.results[0] in n.SCHEMA.plain:
             return f.create(n.__class__, n.name, operands, n.attrs, n.type).result
         type = _moved_type(n, data[0])
