@@ -1,0 +1,1 @@
+"""Random networks around what passes and strategies look for, compared between runtimes."""

@@ -1,0 +1,201 @@
+"""One random network on several runtimes."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import glowpy
+from glowpy import BundleOptions, CpuBackend, CpuOptions
+from glowpy.backend import Backend, CompileOptions
+from glowpy.backends.cpu.strategy.ways import Chooser
+from glowpy.bundling.load import load_bundle
+from glowpy.core.tensor import Array
+from glowpy.engine import compilation, context
+from glowpy.graph.node import Node
+from glowpy.recipe import Compilation
+from glowpy.support.symbolic import Dim, symbol
+from tools.patterns.network import Network
+
+__all__ = ["DisagreementError", "RandomChooser", "compare", "run_trial"]
+
+W = TypeVar("W")
+Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+_THREADS = "threads"
+
+_VARIANTS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "")
+_MOST_WAYS = 40
+
+
+class DisagreementError(Exception):
+    """Two runtimes disagree, or one fails."""
+
+
+class RandomChooser(Chooser):
+    """Takes any of the ways to compute a product, the same one for the same node."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+
+    def choose(self, n: Node, ways: Iterable[W]) -> W:
+        """One of the first ways."""
+        del n
+        return self._rng.choice(list(islice(ways, _MOST_WAYS)))
+
+
+def _backend(seed: int) -> tuple[str, Callable[[int], CpuBackend]]:
+    """What the compiler is to do with a network, in words, and that for a number of threads."""
+    rng = random.Random(seed)
+    cpu, exact, choice = rng.choice(_VARIANTS), rng.random() < 0.1, rng.random()
+
+    def backend(threads: int) -> CpuBackend:
+        made = CpuBackend(CpuOptions(cpu=cpu, exact=exact, threads=threads))
+        if choice < 0.5:
+            made._chooser = RandomChooser(seed)
+        return made
+
+    return (
+        f"cpu={cpu or 'host'} exact={exact} chooser={'random' if choice < 0.5 else 'model'}",
+        backend,
+    )
+
+
+def _compiled(
+    model: onnx.ModelProto,
+    dims: Mapping[str, Dim],
+    backend: Backend,
+    counts: Counter[str],
+    *,
+    verify: bool = False,
+) -> Compilation:
+    """A compilation up to its program; counts which passes did something and what instructions there are."""
+    options = CompileOptions(verify_each=verify, cache=False)
+    ctx = context(options)
+    changed: Counter[str] = Counter()
+    ctx.after_pass = lambda name, f, did: changed.update([name] * did)
+    stages = compilation(glowpy.load(model, dims=dims), backend, options, ctx=ctx)
+    program = stages.program
+    counts.update(set(changed) | {name for name, count in ctx.applied.items() if count})
+    counts.update({inst.SCHEMA.mnemonic for inst in program.ir.instructions})
+    return stages
+
+
+def run_trial(
+    network: Network, seed: int, counts: Counter[str], *, code: float, bundles: float = 0.0
+) -> None:
+    """Compiles and runs a network, and raises DisagreementError where something is wrong.
+
+    What the passes made of it is interpreted; so often as `code` says there is machine code, too, and a bundle so
+    often as `bundles` says.
+    """
+    model, rng = network.model(), random.Random(seed)
+    words, backend = _backend(seed)
+    extents = network.open_extents
+    open_dims = {name: symbol(name, min(pair), max(pair) + 1) for name, pair in extents.items()}
+    stages = _compiled(model, open_dims, backend(1), counts, verify=rng.random() < 0.3)
+    passes = glowpy.InterpreterBackend().compile(stages.program, CompileOptions())
+    runs: dict[str, Run] = {f"passes for {words}": passes}
+    if rng.random() < code:
+        counts["machine code"] += 1
+        runs[words] = stages.compiled
+        if rng.random() < 0.3:
+            threads = backend(rng.choice((2, 3)))
+            runs[_THREADS] = _compiled(model, open_dims, threads, Counter()).compiled
+    with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
+        if rng.random() < bundles:
+            counts["bundle"] += 1
+            module = glowpy.load(model, dims=open_dims)
+            glowpy.bundle(module, folder, BundleOptions("net", emit="shared"), backend(1))
+            runs[f"bundle for {words}"] = load_bundle(folder)
+        for index in range(2 if extents else 1):
+            dims = {name: pair[index] for name, pair in extents.items()}
+            _compare_all(network, model, dims, runs, network.feeds(index))
+
+
+def _compare_all(
+    network: Network,
+    model: onnx.ModelProto,
+    dims: Mapping[str, int],
+    runs: Mapping[str, Run],
+    feeds: Mapping[str, Array],
+) -> None:
+    """Everything at these extents, with these inputs."""
+    at = f" at {dict(dims)}" if dims else ""
+    interpreted = _compiled(model, dims, glowpy.InterpreterBackend(), Counter()).compiled(feeds)
+    others = {
+        name: np.where(np.isnan(interpreted[name]), interpreted[name], array)
+        if array.dtype.kind == "f" and array.shape == interpreted[name].shape
+        else array
+        for name, array in _reference(model, feeds)
+    }  # onnxruntime's maxima pass over NaN, now and then
+    compare(interpreted, others, network, f"interpreter, onnxruntime{at}")
+    results = {who: run(feeds) for who, run in runs.items()}
+    threaded = results.pop(_THREADS, {})
+    for who, arrays in results.items():
+        compare(arrays, interpreted, network, f"{who}, interpreter{at}")
+    for name, array in threaded.items():
+        if all(arrays[name].tobytes() != array.tobytes() for arrays in results.values()):
+            raise DisagreementError(f"other bits of {name} with threads{at}")
+
+
+def _reference(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """What onnxruntime computes, as the model is written; nothing of Resize, in which it goes other ways than onnx."""
+    if any(node.op_type == "Resize" for node in model.graph.node):
+        return
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        yield from zip(
+            (o.name for o in session.get_outputs()), session.run(None, dict(feeds)), strict=True
+        )
+    except Exception:  # noqa: BLE001 - it has kinds of errors of its own, and lacks many kernels
+        return
+
+
+def compare(
+    got: Mapping[str, Array], expected: Mapping[str, Array], network: Network, who: str
+) -> None:
+    """Raises DisagreementError where floats are off by more than rounding explains, or anything else is not equal."""
+    for name, wanted in expected.items():
+        array = got[name]
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            raise DisagreementError(
+                f"{who}: {name} is {array.dtype}{array.shape}, not {wanted.dtype}{wanted.shape}"
+            )
+        if wanted.dtype.kind != "f":
+            if not np.array_equal(array, wanted):
+                raise DisagreementError(f"{who}: {name} is not equal")
+            continue
+        a, b = array.astype(np.float64), wanted.astype(np.float64)
+        finite = np.isfinite(b)
+        largest = float(np.abs(b[finite]).max(initial=0.0))
+        if largest > np.finfo(wanted.dtype).max / 1e4:
+            continue  # what overflows first is a matter of order
+        unequal = np.isfinite(a) != finite
+        unequal |= np.isnan(a) != np.isnan(b)
+        unequal |= ~finite & ~np.isnan(b) & ~np.isnan(a) & (a != b)
+        if network.blurs:
+            unequal &= ~np.isnan(a) | np.isfinite(b).all()
+        both = finite & np.isfinite(a)
+        apart = np.abs(np.where(both, a, 0.0) - np.where(both, b, 0.0))
+        tolerance = (
+            network.tolerance * largest + network.least + 2 * float(np.finfo(wanted.dtype).tiny)
+        )
+        if unequal.any() or (apart > tolerance).any():
+            place = tuple(int(i) for i in np.argwhere(unequal | (apart > tolerance))[0])
+            bad = int((unequal | (apart > tolerance)).sum())
+            raise DisagreementError(
+                f"{who}: {name}{list(array.shape)} at {place}: {array[place]} and {wanted[place]}, "
+                f"{bad} of {array.size}, largest {largest:.3g}"
+            )
