@@ -61,8 +61,12 @@ def backend() -> Iterator[CpuBackend]:
     backend.close()
 
 
+def thread_ids() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
 def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
+    return len(thread_ids())
 
 
 def same(outputs: dict[str, Array], expected: dict[str, Array]) -> bool:
@@ -173,19 +177,21 @@ def test_workers_keep_off_the_processor_of_the_caller(backend: CpuBackend, x: Ar
 @LINUX
 def test_a_session_ends_its_threads(x: Array, tmp_path: Path) -> None:
     model = onnx_model()
-    gc.collect()  # what others left behind ends its threads now, not in between
     with InferenceSession(model, threads=4) as session:
-        before = threads()
+        before = thread_ids()
         (first,) = session.run(None, {"x": x})
-        assert threads() == before + 3
-    assert threads() == before
+        own = thread_ids() - before
+        assert len(own) == 3
+    assert own.isdisjoint(thread_ids())
     (alone,) = InferenceSession(model).run(None, {"x": x})
     assert first.tobytes() == alone.tobytes()
     (again,) = session.run(None, {"x": x})
     assert again.tobytes() == alone.tobytes()
+    own = thread_ids() - before
+    assert len(own) == 3
     del session
     gc.collect()
-    assert threads() == before
+    assert own.isdisjoint(thread_ids())
 
 
 def onnx_model() -> bytes:

@@ -63,8 +63,8 @@ class Conv:
     def pointwise(self) -> bool:
         return prod(self.kernels) == prod(self.strides) == 1 and not any(self.pads)
 
-    def inst(self, pixels: int, vectors: int, line: int, slab: int) -> CpuConvInst:
-        block = vectors * 4
+    def inst(self, pixels: int, vectors: int, line: int, slab: int, lanes: int) -> CpuConvInst:
+        block = vectors * lanes
         blocks = -(-self.outputs // self.group // block)
         depth = self.channels // self.group
         filter = (self.group, blocks, *self.kernels, depth, block)
@@ -114,10 +114,13 @@ def kind(conv: Conv, tile: range, width: int) -> str:
 
 
 def check(
-    inst: CpuConvInst | CpuMatmulInst, units: int, loops: set[Loop], lanes: int
+    inst: CpuConvInst | CpuMatmulInst, units: int, loops: set[Loop], lanes: int, whole: int = 0
 ) -> tuple[TileFunction | None, ...]:
-    """The table has these loops and no others, each where libjit looks for its size."""
-    work, pixels, vectors = work_of(inst, lanes), inst.tile_pixels, inst.tile_vectors
+    """The table has these loops and no others, each where libjit looks for its size.
+
+    Vectors of a tile have `lanes`, and whole ones, if those are half ones, `whole`.
+    """
+    work, pixels, vectors = work_of(inst, whole or lanes), inst.tile_pixels, inst.tile_vectors
     assert work.units == units
     assert not units or work.block == vectors * lanes
     table = {}
@@ -125,6 +128,7 @@ def check(
         if loop is None:
             continue
         assert loop.block == inst.operands[2].value.type.shape[-1]
+        assert loop.halves == (0 < lanes < whole)
         scattered = loop.kind == "scattered"
         rests = loop.pixels < pixels, loop.vectors < vectors
         assert place == 4 * scattered + 2 * rests[0] + rests[1]
@@ -164,7 +168,7 @@ def test_loops_of_convolutions_are_those_of_the_walk(lanes: int) -> None:
         _, _, width, _ = conv.result
         tile = rng.randint(1, 9), rng.randint(1, 3)
         line = rng.choice([width, tile[0]])
-        inst = conv.inst(*tile, line, rng.randint(1, 5))
+        inst = conv.inst(*tile, line, rng.randint(1, 5), lanes)
         check(inst, *walk(conv, inst, lanes), lanes)
 
 
@@ -177,8 +181,8 @@ def test_loops_of_what_is_chosen_are_those_of_the_walk() -> None:
         lists = conv.kernels, conv.strides, conv.pads, conv.dilation
         decision = choose(conv_problem(conv.result, image, *lists, conv.group), machine)
         tile = decision.pixels, decision.vectors
-        inst = conv.inst(*tile, decision.line, decision.slab)
-        for loop in check(inst, *walk(conv, inst, machine.lanes), machine.lanes):
+        inst = conv.inst(*tile, decision.line, decision.slab, decision.lanes)
+        for loop in check(inst, *walk(conv, inst, decision.lanes), decision.lanes, machine.lanes):
             if loop is not None and loop.kind == "scattered":
                 assert loop.pixels <= machine.pointer_registers
 
@@ -244,4 +248,4 @@ def test_an_empty_result_is_no_work() -> None:
     for image, channels in (((4, 1), 3), ((1, 4), 3), ((4, 4), 0)):
         conv = Conv(1, image, 2, channels, (1, 2) if channels else (1, 1))
         if not prod(conv.result):
-            assert work_of(conv.inst(2, 1, 2, 1), 4).units == 0
+            assert work_of(conv.inst(2, 1, 2, 1, 4), 4).units == 0
