@@ -73,9 +73,9 @@ def bands(window: Window, rows: int, row_bytes: int, machine: Machine) -> list[B
     count = ceil_div(rows, most)
     ends = [rows * index // count for index in range(count + 1)]
     parts = [_band(window, first, last) for first, last in pairwise(ends)]
-    highs = [0, *(part.high for part in parts)]
-    # A band of padding alone would read nothing new.
-    reads = all(before < after for before, after in pairwise(highs))
+    highs = [0, *(part.high for part in parts[:-1])]
+    # A band of padding alone would read nothing new, or nothing at all.
+    reads = all(max(part.low, high) < part.high for part, high in zip(parts, highs, strict=True))
     return parts if reads else []
 
 
