@@ -161,3 +161,28 @@ def test_only_pairs_are_turned(number: int) -> None:
     verify_module(module)
     (save,) = (node for node in module.main.topological() if not node.results)
     assert isinstance(save.inputs[0].node, ConcatNode) == (number == 5)
+
+
+def test_pairs_of_several_rows_in_one_are_not_turned() -> None:
+    """Two rows of four, of an array whose own rows are longer, are what one row of eight has."""
+    module = Module()
+    f = module.create_function("main")
+    whole = module.create_placeholder("whole", parse_type("f32[4x8]")).value
+    cosines, sines = (
+        module.create_placeholder(name, parse_type("f32[2x4]")).value for name in ("c", "s")
+    )
+    x = f.create_slice("x", cosines.type, whole, (0, 0), (1, 1)).result
+    firsts, seconds = (
+        f.create_slice("s", parse_type("f32[1x4]"), whole, (0, start), (1, 2)).result
+        for start in (0, 1)
+    )
+    columns = [
+        f.create_reshape("column", parse_type("f32[1x4x1]"), value)
+        for value in (f.create_neg("neg", seconds), firsts)
+    ]
+    pairs = f.create_reshape("swapped", x.type, f.create_concat("pairs", columns, 2))
+    along, across = f.create_mul("along", x, cosines), f.create_mul("across", pairs, sines)
+    result = f.create_add("sum", along, across).result
+    f.create_save("save", result, module.create_placeholder("y", result.type))
+    assert TurnPairsPass().run(module.main, PassContext(evaluate)) is False
+    check_on_cpu(module, arrays_for(module.placeholders, 5))

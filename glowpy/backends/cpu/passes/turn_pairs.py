@@ -68,7 +68,7 @@ class TurnPairsPass(RewritePass):
         for stays, other in ((n.lhs, n.rhs), (n.rhs, n.lhs)):
             for swapped, sines in _factors(other, n.type):
                 pairs = _pairs_of(swapped)
-                if pairs is None:
+                if pairs is None or pairs.firsts.type.shape[:-1] != n.type.shape[:-1]:
                     continue
                 for x, cosines in _factors(stays, n.type):
                     if _is_made_of(x, pairs):
