@@ -357,13 +357,13 @@ def build_program(
     with ctx.timed("memory"):
         plans = plan_all(ir, stacked=backend.stacks and not instrumented)
     constants = {c.name: c.tensor for c in f.module.constants if c.name in ir.weights}
-    declined = [_declined(g, backend, ctx) for g in (*ir.callees.values(), ir)]
     callees = tuple(
-        Program(g, plans[g.name], constants, (), (), declined=reasons)
-        for g, reasons in zip(ir.callees.values(), declined, strict=False)
+        Program(g, plans[g.name], constants, (), (), declined=_declined(g, backend, ctx))
+        for g in ir.callees.values()
     )
+    declined = _declined(ir, backend, ctx)
     outputs = _ports(f, f.outputs)
-    return Program(ir, plans[ir.name], constants, ports, outputs, state, callees, declined[-1])
+    return Program(ir, plans[ir.name], constants, ports, outputs, state, callees, declined)
 
 
 def _declined(ir: IRFunction, backend: Backend, ctx: PassContext) -> dict[str, dict[str, str]]:
