@@ -174,12 +174,13 @@ class CpuBackend(Backend):
 
     def explained(self, program: Program) -> Iterator[Explanation]:
         """What was decided about the products of a program that this backend has compiled."""
+        tuner = self._chooser if isinstance(self._chooser, Tuner) else None
         return explain(
             program,
             self.target.variant.machine_for,
             exact=self.options.exact,
-            measured=[one.name for one in self.tuned],
-            tuned=self._chooser.changed if isinstance(self._chooser, Tuner) else (),
+            measured=tuner.measured if tuner else (),
+            tuned=tuner.changed if tuner else (),
         )
 
     def emit(self, program: Program, form: str) -> str:

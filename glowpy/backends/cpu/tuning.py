@@ -166,7 +166,8 @@ class Tuner(Chooser):
 
     Attributes:
         results: What is known of the products of the networks that were compiled.
-        changed: The names of the nodes that are computed in another way than the model takes.
+        measured: The names of the nodes of which something is known.
+        changed: Those of them that are computed in another way than the model takes.
     """
 
     def __init__(
@@ -178,6 +179,7 @@ class Tuner(Chooser):
         """`seconds` is how long to measure for each function, `identity` what entries are named after."""
         self.identity = tuple(identity)
         self.results: list[Tuned] = []
+        self.measured: set[str] = set()
         self.changed: set[str] = set()
         self._seconds = seconds
         self._clock = clock
@@ -187,9 +189,11 @@ class Tuner(Chooser):
         """The fastest of the ways."""
         listed = _listed(ways)
         record = self._known(_key(self.identity, n, listed), len(listed))
-        if record is None or not record.taken:
+        if record is None:
             return listed[0]
-        self.changed.add(n.name)
+        self.measured.add(n.name)
+        if record.taken:
+            self.changed.add(n.name)
         return listed[record.taken]
 
     def measure(self, collector: Collector, prepare: Prepare) -> None:

@@ -275,6 +275,24 @@ def test_real_products_are_measured_and_explained() -> None:
 
 
 @pytest.mark.usefixtures("second_wins")
+def test_products_that_are_alike_have_the_same_explanation() -> None:
+    """They are measured once, under the name of the first."""
+    module, rng = Module(), np.random.default_rng(0)
+    x = module.create_placeholder("x", parse_type("f32[1x3x3x32]")).value
+    f = module.create_function("main")
+    for name in ("first", "second"):
+        filter = module.create_constant("w", rng.standard_normal((32, 3, 3, 32), np.float32))
+        bias = module.create_constant("b", np.zeros(32, np.float32))
+        lists = (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1
+        x = f.create_convolution(name, x, filter, bias, *lists).result
+    f.create_save("save", x, module.create_placeholder("y", x.type))
+    backend = CpuBackend(CpuOptions(tune=1000))
+    text = compilation(module, backend).text("strategy")
+    assert [one.name for one in backend.tuned] == ["first"]
+    assert text.count("not by Winograd: measured to be slower, or not exact enough") == 2
+
+
+@pytest.mark.usefixtures("second_wins")
 def test_verbs_say_what_they_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = mixed()
