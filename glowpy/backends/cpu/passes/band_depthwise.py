@@ -25,6 +25,9 @@ _MOST_FOLLOWING = 8
 _ROWS = 1
 """The dimension of an image, and of attributes that begin with images, that bands cut."""
 
+_SINCE_ROWS = 4 - _ROWS
+"""The dimensions from that one on: operands with fewer have the same for each row."""
+
 
 @dataclass(frozen=True)
 class BandDepthwisePass(GraphPass):
@@ -217,9 +220,7 @@ def _copied(
     for node in nodes:
         rows = _of_rows(node.results[0].type, last - first)
         inputs = [
-            known[value]
-            if value in known
-            else _part(f, value, rows, first, last, head=node is head)
+            known[value] if value in known else _part(f, value, first, last, head=node is head)
             for value in node.inputs
         ]
         own = {**node.attrs, **attrs} if node is head else node.attrs
@@ -228,12 +229,9 @@ def _copied(
     return known[nodes[-1].results[0]]
 
 
-def _part(
-    f: Function, value: NodeValue, rows: Type, first: int, last: int, *, head: bool
-) -> NodeValue:
+def _part(f: Function, value: NodeValue, first: int, last: int, *, head: bool) -> NodeValue:
     """Those rows of another operand; all of it, where it has the same for each row, and of a filter and a bias."""
-    behind = rows.rank - _ROWS
-    if head or value.type.rank < behind or value.type.shape[-behind] == 1:
+    if head or value.type.rank < _SINCE_ROWS or value.type.shape[-_SINCE_ROWS] == 1:
         return value
     return _rows(f, value, first, last)
 
@@ -245,8 +243,7 @@ def _of_rows(type: Type, count: int) -> Type:
 def _rows(f: Function, value: NodeValue, first: int, last: int) -> NodeValue:
     """The rows from `first` to before `last` of an image."""
     type = value.type
-    behind = 4 - _ROWS
-    axis = type.rank - behind
+    axis = type.rank - _SINCE_ROWS
     shape = (*type.shape[:axis], last - first, *type.shape[axis + 1 :])
     starts = tuple(first if index == axis else 0 for index in range(type.rank))
     return f.create_slice(
