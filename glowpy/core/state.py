@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -93,6 +93,11 @@ class State:
         spans = sorted((self.addresses[name], array.nbytes) for name, array in arrays.items())
         self._starts = [start for start, _ in spans]
         self._ends = [start + size for start, size in spans]
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        """Of a copy, whose memory lies elsewhere."""
+        self.__dict__.update(attributes)
+        self._keep(self.arrays)
 
     def holds(self, array: Array) -> bool:
         """Whether a contiguous array is some of this memory."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -454,6 +456,22 @@ def test_a_state_knows_arrays_that_lie_in_its_memory() -> None:
         assert state.holds(np.frombuffer(flat.data, np.float32))
         assert not state.holds(flat[:0])
     assert not any(state.holds(array) for array in (other, other.reshape(-1), other[:0]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_a_copied_state_has_memory_of_its_own(
+    backend: str, copied: Callable[[State], State]
+) -> None:
+    network = stateful(backend)
+    state, x = network.state(), _x(1, 2)
+    network({"x": _x(1, 3)}, state=state)
+    other, before = copied(state), state.contents()
+    y = network({"x": x}, state=other)["y"]
+    assert all(other.holds(memory) for memory in other.arrays.values())
+    for name, array in state.contents().items():
+        np.testing.assert_array_equal(array, before[name])
+    np.testing.assert_array_equal(network({"x": x}, state=state)["y"], y)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
