@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from functools import cache
 from typing import final
 
 from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.executable import aligned_array
 from glowpy.llvm.machine import EXTERNAL, LoadedCode
 from glowpy.llvm.objects import compile_objects, load_objects
 from glowpy.support.cores import usable_cores
@@ -44,6 +44,8 @@ _EXTERNAL = {
     "getpid": "i32 ()",
 }
 """What it takes from the C library of this process."""
+
+_LINE_BYTES = 64
 
 _CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -86,10 +88,13 @@ class Workers:
         self._teams = {}
 
 
-@cache
-def _callers(process: int) -> ctypes.Array[ctypes.c_int]:
-    """The counter of callers of all teams of a process, on a line of its own; the child of a fork begins with none."""
-    return (ctypes.c_int * 64)()
+_counters: dict[int, ctypes.c_int] = {}
+"""For each process that has made teams, this one and those that it was forked from."""
+
+
+def _callers(process: int) -> ctypes.c_int:
+    """The counter of callers of all teams of a process, on a cache line of its own. Safe from several threads."""
+    return _counters.setdefault(process, ctypes.c_int.from_buffer(aligned_array(_LINE_BYTES).data))
 
 
 def _end(code: LoadedCode, context: int) -> None:

@@ -22,7 +22,7 @@ from glowpy.backends.cpu import workers
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compile
-from glowpy.executable import CompiledFunction, Observer
+from glowpy.executable import CompiledFunction, Observer, aligned_array
 from glowpy.ir.inst import Instruction
 from glowpy.support.cores import cpu_quota, usable_cores
 
@@ -104,6 +104,22 @@ def test_a_team_among_too_many_callers_computes_alone(
     assert threads() == before + 2
     assert counter.value == 0
     backend.close()
+
+
+def test_all_teams_of_a_process_share_one_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those as well that threads make at the same time, before there is one."""
+    both = threading.Barrier(2)
+
+    def aligned(size: int) -> Array:
+        both.wait(60)
+        return aligned_array(size)
+
+    monkeypatch.setattr(workers, "_counters", {})
+    monkeypatch.setattr(workers, "aligned_array", aligned)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(workers._callers, [1, 1])
+    assert first is second
+    assert ctypes.addressof(first) % 64 == 0
 
 
 def test_one_thread_computes_what_the_interpreter_does(
