@@ -121,11 +121,12 @@ def _decided(explanation: Explanation | None) -> list[str]:
     """One text on a product; none on anything else."""
     if explanation is None:
         return []
-    decision = dict(explanation.decision)
-    tile = [str(decision.pop(name)) for name in ("tile_pixels", "tile_vectors") if name in decision]
-    texts = [f"{name} {value}" for name, value in decision.items() if value]
-    if tile:
-        texts.insert(0, "x".join(tile))
+    texts = [explanation.tile] if explanation.tile else []
+    texts += [
+        f"{name} {value}"
+        for name, value in explanation.decision.items()
+        if value and name not in ("tile_pixels", "tile_vectors")
+    ]
     texts.append(f"{explanation.units} units")
     if explanation.tuned:
         texts.insert(0, "tuned")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuConvInst
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.cpu.verify import misfit
+from glowpy.cli.bench_model import Layer
+from glowpy.cli.bench_report import why
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
@@ -234,3 +238,22 @@ def test_other_algorithms_are_declined_for_a_reason(
     options = CpuOptions(target="x86_64-linux-gnu", cpu="x86-64-v4", exact=exact)
     text = compilation(module, CpuBackend(options)).text("strategy")
     assert re.search(rf"\n  {reason}\n", text)
+
+
+def test_half_vectors_are_shown_as_such() -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[784x96]"))
+    product = f.create_mat_mul(
+        "product", x, module.create_constant("w", np.ones((96, 24), np.float32))
+    )
+    f.create_save("save", product, module.create_placeholder("y", product.result.type))
+    backend = CpuBackend(CpuOptions(target="x86_64-linux-gnu", cpu="znver4"))
+    stages = compilation(module, backend)
+    (explanation,) = backend.explained(stages.program)
+    tile = f"{explanation.decision['tile_pixels']}x1.5"
+    assert explanation.tile == tile
+    assert f"regular {tile}" in explanation.loops
+    assert re.search(rf"\n  \*  {re.escape(tile)} ", stages.text("strategy"))
+    layer = cast(Layer, SimpleNamespace(explanation=explanation, declined={}))
+    assert why(layer).startswith(f"{tile}, ")

@@ -106,6 +106,7 @@ class Explanation:
         function: That it is in, if others call it; empty for the network itself.
         tuned: Whether another decision was measured to be faster.
         declined: Other algorithms, and passes that make something else of such products, and why they do not.
+        halves: Whether the vectors of its tiles are halves of whole ones.
     """
 
     name: str
@@ -119,6 +120,17 @@ class Explanation:
     function: str = ""
     tuned: bool = False
     declined: Mapping[str, str] = field(default_factory=dict)
+    halves: bool = False
+
+    @property
+    def tile(self) -> str:
+        """Its pixels and vectors as far as they are decided, for people; see `TileFunction.name`."""
+        sizes = [
+            self.decision[name] for name in ("tile_pixels", "tile_vectors") if name in self.decision
+        ]
+        if self.halves and isinstance(sizes[-1], int):
+            sizes[-1] = f"{sizes[-1] / 2:g}"
+        return "x".join(map(str, sizes))
 
 
 def explain(
@@ -296,6 +308,7 @@ def _product(inst: Instruction, machine: Machine) -> Explanation:
             for name, value in _taken(problem, machine, inst.operands[0].value.type).items()
             if name in decision
         ),
+        halves=lanes < machine.lanes,
     )
 
 
@@ -346,7 +359,7 @@ def _text(e: Explanation) -> str:
         lines.append("     tile    line          cycles            a step waits for")
         best = e.rows[0].cycles or 1.0
         for row in e.rows:
-            tile = f"{row.pixels}x{row.vectors}"
+            tile = f"{row.pixels}x{row.vectors:g}"
             more = f"+{100 * (row.cycles / best - 1):.1f} %"
             lines.append(
                 f"  {'*' if row.in_use else ' '}  {tile:<6} {row.line:>5} {row.cycles:>15,.0f} {more:>9}  {row.limit}"

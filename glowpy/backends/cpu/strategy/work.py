@@ -55,8 +55,8 @@ class TileFunction:
 
     @property
     def name(self) -> str:
-        """Its kind, pixels and vectors, for people."""
-        return f"{self.kind} {self.pixels}x{self.vectors / 2 if self.halves else self.vectors}"
+        """Its kind, pixels and whole vectors, for people."""
+        return f"{self.kind} {self.pixels}x{self.vectors / (2 if self.halves else 1):g}"
 
 
 @dataclass(frozen=True, slots=True)
