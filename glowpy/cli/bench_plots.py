@@ -51,9 +51,10 @@ def roofline(result: Measured) -> Element:
     depths = [layer.effort.flops / layer.effort.bytes for layer in layers]
     rates = [layer.flops / _GIGA for layer in layers]
     tops = [rate / _GIGA for rate in result.roofs.values()]
-    left = min(tops) / max(rate for _, rate in _bandwidths(result))
-    x = _Logarithmic(min(left / 2, *depths), max(10.0, *depths), _LEFT, _WIDTH - _RIGHT)
-    y = _Logarithmic(min(min(tops) / 20, *rates), max(*tops, *rates), _HEIGHT - _BOTTOM, 10)
+    bandwidths = [rate for _, rate in _bandwidths(result)]
+    left, right = min(tops) / max(bandwidths), max(tops) / min(bandwidths)
+    x = _Logarithmic(min([left / 2, *depths]), max([10.0, right, *depths]), _LEFT, _WIDTH - _RIGHT)
+    y = _Logarithmic(min([min(tops) / 20, *rates]), max(tops + rates), _HEIGHT - _BOTTOM, 10)
     shapes = [*_axes(x, y, "operations for each byte", "GFLOP/s"), *_roofs(result, x, y)]
     longest = max((layer.seconds for layer in layers), default=1.0)
     for layer, depth, rate in zip(layers, depths, rates, strict=True):

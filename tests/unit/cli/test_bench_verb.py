@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from xml.etree.ElementTree import fromstring
 
 import numpy as np
@@ -22,7 +22,9 @@ from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.roofline import efforts
 from glowpy.cli import bench_ncnn, bench_peers
+from glowpy.cli.bench_model import Measured
 from glowpy.cli.bench_ncnn import Ncnn
+from glowpy.cli.bench_plots import roofline
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import parse_type
@@ -521,6 +523,31 @@ def test_products_of_bytes_have_a_roof_of_their_own(tmp_path: Path) -> None:
     texts = re.findall(r"<text[^>]*>([^<]+)</text>", page.read_text(encoding="utf-8"))
     (roof,) = [text for text in texts if re.fullmatch(r"\w+: \d+ GFLOP/s", text)]
     assert roof.startswith("u8: ")
+
+
+def test_a_page_of_a_model_without_products(tmp_path: Path) -> None:
+    path, page = tmp_path / "net.glow", tmp_path / "bench.html"
+    path.write_text(ELEMENTWISE)
+    bench(str(path), "--html", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert "f32: " in text
+    assert 'class="layer"' not in text
+
+
+def test_slopes_end_at_the_highest_roof() -> None:
+    """However slow memory is beside arithmetic."""
+    peaks = Peaks(1, 1e12, ((1 << 14, 2e11), (1 << 27, 1e9)), ((1 << 14, 2e11), (1 << 27, 1e9)))
+    result = cast(
+        Measured, SimpleNamespace(layers=[], peaks=peaks, roofs={"f32": 1e12, "u8": 4e12})
+    )
+    lines = [line.attrib for line in roofline(result).iter("line") if line.get("class") == "roof"]
+    slopes = [line for line in lines if line["y1"] != line["y2"]]
+    assert len(slopes) == 4
+    steepness = {
+        round((float(line["y1"]) - float(line["y2"])) / (float(line["x2"]) - float(line["x1"])), 2)
+        for line in slopes
+    }
+    assert len(steepness) == 1, "a slope is cut off"
 
 
 def test_files_are_named(model: Path) -> None:
