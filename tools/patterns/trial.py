@@ -29,7 +29,7 @@ __all__ = ["DisagreementError", "RandomChooser", "compare", "run_trial"]
 
 W = TypeVar("W")
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-_THREADS = "threads"
+_THREADS = " with threads"
 
 _VARIANTS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "")
 _MOST_WAYS = 40
@@ -108,7 +108,7 @@ def run_trial(
         runs[words] = stages.compiled
         if rng.random() < 0.3:
             threads = backend(rng.choice((2, 3)))
-            runs[_THREADS] = _compiled(model, open_dims, threads, Counter()).compiled
+            runs[words + _THREADS] = _compiled(model, open_dims, threads, Counter()).compiled
     with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
         if rng.random() < bundles:
             counts["bundle"] += 1
@@ -138,12 +138,14 @@ def _compare_all(
     }  # onnxruntime's maxima pass over NaN, now and then
     compare(interpreted, others, network, f"interpreter, onnxruntime{at}")
     results = {who: run(feeds) for who, run in runs.items()}
-    threaded = results.pop(_THREADS, {})
     for who, arrays in results.items():
-        compare(arrays, interpreted, network, f"{who}, interpreter{at}")
-    for name, array in threaded.items():
-        if all(arrays[name].tobytes() != array.tobytes() for arrays in results.values()):
-            raise DisagreementError(f"other bits of {name} with threads{at}")
+        if not who.endswith(_THREADS):
+            compare(arrays, interpreted, network, f"{who}, interpreter{at}")
+            continue
+        alone = results[who.removesuffix(_THREADS)]
+        for name, array in arrays.items():
+            if alone[name].tobytes() != array.tobytes():
+                raise DisagreementError(f"{who}: other bits of {name} than with one{at}")
 
 
 def _reference(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
