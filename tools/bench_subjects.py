@@ -23,6 +23,7 @@ import onnxruntime
 from glowpy.cli.bench_peers import Inputs
 from glowpy.cli.model import load_model, random_array
 from glowpy.core.tensor import Array
+from glowpy.support.errors import UserError
 from tools.bench_command import existing_file
 from tools.zoo import NAMES, initialised
 
@@ -108,9 +109,12 @@ def _file(name: str, path: Path) -> Subject:
 
 def _export(name: str, path: Path, *, small: bool) -> Subject:
     """Nothing of it is open in the file, so that no runtime has to be ready for other extents."""
-    catalogue: Any = importlib.import_module(
-        "tools.exports.catalogue"
-    )  # PyTorch is not always there
+    try:  # PyTorch is not always there
+        catalogue: Any = importlib.import_module("tools.exports.catalogue")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"'{name}' is exported by PyTorch: {error}", note="pip install '.[bench,models]'"
+        ) from error
     export = replace(catalogue.TIMED[name], free={})
     size = export.small if small else export.large
     network, tensors = catalogue.made(export, size), catalogue.inputs(export, size.extents)

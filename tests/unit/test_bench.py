@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -138,6 +139,16 @@ def test_exports_are_written_and_timed(name: str, tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     dims = [d for i in onnx.load(file).graph.input for d in i.type.tensor_type.shape.dim]
     assert all(dim.HasField("dim_value") for dim in dims)
+
+
+def test_what_an_export_needs_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tools.exports.catalogue", None)
+    assert main(["--models", "mobilenetv2", "--against", "onnxruntime"]) == 1
+    error = capsys.readouterr().err
+    assert "'mobilenetv2' is exported by PyTorch" in error
+    assert "pip install '.[bench,models]'" in error
 
 
 @pytest.fixture
