@@ -319,7 +319,7 @@ def test_the_remedy_for_symbolic_dimensions_names_them_all() -> None:
     given = str(error_of(model, shapes={"w": (2,)}))
     assert given.endswith(
         "note: give each a size: --shape m=1 --shape k=1; 1..64 in place of 1 leaves it open; "
-        "in Python, dims={'m': 1, 'k': 1}"
+        "in Python, dims={'m': 1, 'k': 1}; --help-model says which follow from others"
     )
 
 

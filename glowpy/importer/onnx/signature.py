@@ -318,7 +318,8 @@ def _static(
                 note=f"give {'it' if len(unbound) == 1 else 'each'} a size: "
                 + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound)
                 + "; 1..64 in place of 1 leaves it open; in Python, "
-                + f"dims={dict.fromkeys(unbound, 1)}",
+                + f"dims={dict.fromkeys(unbound, 1)}"
+                + ("; --help-model says which follow from others" if len(unbound) > 1 else ""),
             )
         if size is None:
             raise UserError(
