@@ -211,12 +211,14 @@ def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "stride", "exact", "reason"),
+    ("size", "depth", "stride", "exact", "reason"),
     [
-        (56, 2, False, "not by Winograd: it has strides or dilation"),
-        (56, 1, True, "not by Winograd: products are to be exact"),
+        (56, 32, 2, False, "not by Winograd: it has strides or dilation"),
+        (56, 3, 1, False, "not by Winograd: a vector holds 16 channels, and a sum is over 3"),
+        (56, 32, 1, True, "not by Winograd: products are to be exact"),
         (
             3,
+            32,
             1,
             False,
             r"not by Winograd: [\d,]+ cycles with patches of \dx\d, more than [\d,]+ directly",
@@ -224,12 +226,12 @@ def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
     ],
 )
 def test_other_algorithms_are_declined_for_a_reason(
-    size: int, stride: int, exact: bool, reason: str
+    size: int, depth: int, stride: int, exact: bool, reason: str
 ) -> None:
     module = Module()
     f = module.create_function("main")
-    x = module.create_placeholder("x", parse_type(f"f32[1x{size}x{size}x32]"))
-    filter = np.random.default_rng(0).normal(size=(32, 3, 3, 32)).astype(np.float32)
+    x = module.create_placeholder("x", parse_type(f"f32[1x{size}x{size}x{depth}]"))
+    filter = np.random.default_rng(0).normal(size=(32, 3, 3, depth)).astype(np.float32)
     lists = (3, 3), (stride, stride), (1,) * 4, (1, 1)
     bias = module.create_constant("b", Tensor.of(np.zeros(32, np.float32)))
     weights = module.create_constant("w", Tensor.of(filter))

@@ -74,7 +74,10 @@ def _conv(inst: CpuConvInst, machine: Machine, direct: float, reason: _Reason) -
         return {"Winograd": "it has strides or dilation"}
     if not _is_constant(inst.filter):
         return {"Winograd": "the filter is computed"}
-    whole = result.likely, input.likely[-1] // inst.group, inst.kernels, inst.group, machine
+    depth = input.likely[-1] // inst.group
+    if depth < machine.lanes:
+        return {"Winograd": f"a vector holds {machine.lanes} channels, and a sum is over {depth}"}
+    whole = result.likely, depth, inst.kernels, inst.group, machine
     ways = {f"patches of {d.patch[0]}x{d.patch[1]}": d for d in winograd_decisions(*whole)}
     if not ways:
         return {"Winograd": "no patch is for kernels of this size"}
