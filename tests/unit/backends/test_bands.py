@@ -126,6 +126,12 @@ def test_bands_read_what_the_whole_reads(reach: int, stride: int) -> None:
                 assert 0 <= part.low < part.high <= size
 
 
+def test_very_large_images_have_few_bands() -> None:
+    parts = bands(Window(4096, 3, 1, 1), 4096, 100_000, replace(MACHINE, second_cache=1_000_000))
+    assert len(parts) == 128
+    assert {part.last - part.first for part in parts} == {32}
+
+
 @pytest.mark.parametrize(
     ("module", "count"),
     [

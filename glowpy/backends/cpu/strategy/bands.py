@@ -20,6 +20,9 @@ _PART = 0.5
 _MOST_KEPT = 0.5
 """Of the rows of a band, those that it takes from the one before: they are copied."""
 
+_MOST_BANDS = 128
+"""Each is code of its own, which takes time to compile. Of a very large image they leave the second-level cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -70,7 +73,7 @@ def bands(window: Window, rows: int, row_bytes: int, machine: Machine) -> list[B
     kept = max(window.reach - window.stride, 0)
     if most == 0 or kept > _MOST_KEPT * most * window.stride:
         return []
-    count = ceil_div(rows, most)
+    count = min(ceil_div(rows, most), _MOST_BANDS)
     ends = [rows * index // count for index in range(count + 1)]
     parts = [_band(window, first, last) for first, last in pairwise(ends)]
     highs = [0, *(part.high for part in parts[:-1])]
