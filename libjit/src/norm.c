@@ -23,23 +23,40 @@
 /// Vectors of a row that stay in registers.
 #define HELD 8
 
-/// exp(x) * EXP_SCALE for x of at most 0, or NaN: one power of two is enough where no result is subnormal, and so small a number
-/// that it is nothing where x is below -105.
+/// exp(x + lost) * EXP_SCALE for x of at most 0, or NaN, and what is lost of its digits: one power of two is enough where no result is
+/// subnormal, and so small a number that it is nothing where x is below -104.5.
 #define EXP_SCALE 0x1p24f
-INLINE vf exp_scaled_f32(vf x) {
-  vf lowest = (vf){0} - 105.0f;
+#if defined(__AVX512F__) && VECTOR_BYTES == 64
+/// x = k ln 2 / 16 + r. The powers 2^(j / 16) are in a register; of each the exponent is less by what j adds to it.
+INLINE vf exp_scaled_f32(vf x, vf lost) {
+  const vi powers = {0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
+      0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c, 0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
+  vf lowest = (vf){0} - 104.5f;
+  take_f32 below = x < lowest;
+  x = choose_lanes_f32(below, lowest, x);
+  vf shifted = x * 0x1.715476p+4f + (ROUNDER_F32 + 384.0f);
+  vf k = shifted - (ROUNDER_F32 + 384.0f);
+  vf r = ((x - k * 0x1.62e4p-5f) - k * 0x1.7f7d1cp-24f) + choose_lanes_f32(below, (vf){0}, lost);
+  vf scale = (vf)((vi)__builtin_ia32_permvarsi512(powers, (vi)shifted) + ((vi)shifted << 19));
+  return scale * ((0x1.55574ap-3f * r + 0x1.00022p-1f) * (r * r) + r) + scale;
+}
+#else
+INLINE vf exp_scaled_f32(vf x, vf lost) {
+  vf lowest = (vf){0} - 104.5f, one = (vf){0} + 1.0f;
   x = choose_lanes_f32(x < lowest, lowest, x);
   vf shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 151.0f);
   vf k = shifted - (ROUNDER_F32 + 151.0f);
   vf r = (x - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f, z = r * r;
   vf high = (0x1.6a2318p-10f * r + 0x1.123a8ep-7f) * z + (0x1.5558f6p-5f * r + 0x1.55549p-3f);
   vf scale = (vf)((vi)shifted << 23);
-  return scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
+  vf power = scale * (z * (high * r + 0x1.fffffcp-2f) + r) + scale;
+  return power * choose_lanes_f32(lost < one, lost, one) + power;
 }
-INLINE vd exp_scaled_f64(vd x) {
+#endif
+INLINE vd exp_scaled_f64(vd x, vd lost) {
   double block[DOUBLE_LANES];
   for (int i = 0; i < DOUBLE_LANES; i++) block[i] = math_exp_f64(x[i]) * EXP_SCALE;
-  for (int i = 0; i < DOUBLE_LANES; i++) x[i] = block[i];
+  for (int i = 0; i < DOUBLE_LANES; i++) x[i] = block[i] + block[i] * (lost[i] < 1 ? lost[i] : 1);
   return x;
 }
 
@@ -190,10 +207,7 @@ INLINE T OF(exp_less)(T x, T shift) {
 /// The same of a vector, times `EXP_SCALE`.
 INLINE V OF(exp_less_lanes)(V x, T shift) {
   V difference = x - shift;
-  V lost = x - (difference + shift), power = OF(exp_scaled)(difference), one = (V){0} + 1;
-  __typeof__(lost < one) little = lost < one;
-  lost = (V)((little & (__typeof__(little))lost) | (~little & (__typeof__(little))one));
-  return power * lost + power;
+  return OF(exp_scaled)(difference, x - (difference + shift));
 }
 
 /// (log of) softmax of `n` neighbours, a vector of them at least. What is left at the end is a part of the last whole vector of
