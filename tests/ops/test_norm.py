@@ -79,6 +79,8 @@ LRN: list[tuple[tuple[int, ...], int, float, float, float]] = [
     ((1, 2, 2, 5), 1, 1.0, 1.0, 0.5),
     ((3, 1, 2, 64), 3, 0.125, 0.75, 1.0),
     ((0, 1, 1, 4), 3, 0.125, 0.75, 1.0),
+    ((1, 2, 3, 37), 6, 0.5, 0.75, 0.0),
+    ((1, 1, 3, 96), 5, 2.0**10, 0.75, 1.0),
 ]
 """Numbers that f32 holds exactly, for that is what ONNX attributes are."""
 
@@ -100,6 +102,15 @@ def _local_response(kind: ElemKind) -> Iterator[Case]:
         attrs = {"size": size, "alpha": alpha, "beta": beta, "k": k}
         expected = local_response(x, size, alpha, beta, k)
         yield Case([x], [expected], attrs, tolerance=Tolerance(ulps=4, epsilons=4))
+
+
+def _local_response_special(kind: ElemKind) -> Iterator[Case]:
+    x = normal_array(kind, (1, 1, 3, 48))
+    x[0, 0, 0, 7], x[0, 0, 1, 16], x[0, 0, 2, 40] = np.inf, np.nan, -np.inf
+    attrs = {"size": 5, "alpha": 0.5, "beta": 0.75, "k": 1.0}
+    with np.errstate(invalid="ignore"):
+        expected = local_response(x, 5, 0.5, 0.75, 1.0)
+    yield Case([x], [expected], attrs, tolerance=Tolerance(ulps=4, epsilons=4))
 
 
 @pytest.mark.parametrize("row", [row for row in LRN if row[0][0] and row[1] % 2])
@@ -160,6 +171,7 @@ ROWS = [
         "log_softmax of specials",
     ),
     Row(LocalResponseNormalizationNode, FLOATS, _local_response),
+    Row(LocalResponseNormalizationNode, FLOATS, _local_response_special, "lrn of specials"),
     Row(BatchNormalizationNode, FLOATS, lambda kind: _batch(kind, frozenset())),
     Row(
         BatchNormalizationNode,
