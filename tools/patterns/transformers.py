@@ -302,7 +302,10 @@ def merged_products(n: Network) -> None:
 
 def product(n: Network) -> None:
     """A matrix product of any sizes, large enough for Strassen's algorithm now and then, with what follows it."""
-    rows, columns = n.extent("rows", (1, 2, 5, 16, 60, 97)), n.rng.choice((1, 7, 16, 33, 64, 130))
+    rows, columns = (
+        n.extent("rows", (1, 2, 5, 16, 60, 97)),
+        n.rng.choice((1, 7, 16, 24, 33, 40, 64, 130)),
+    )
     depth = n.rng.choice((1, 2, 9, 16, 32, 64, 66, 100))
     batch = n.rng.choice(((), (), (2,), (1, 3)))
     x = n.input((*batch, rows, depth))

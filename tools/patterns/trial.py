@@ -229,7 +229,7 @@ def compare(
             network.tolerance * largest + network.least + 2 * float(np.finfo(wanted.dtype).tiny)
         )
         if unequal.any() or (apart > tolerance).any():
-            if not unequal.any() and _is_acquitted(name, a, tolerance, judge()):
+            if not unequal.any() and _is_acquitted(name, a, apart > tolerance, tolerance, judge()):
                 continue
             place = tuple(int(i) for i in np.argwhere(unequal | (apart > tolerance))[0])
             bad = int((unequal | (apart > tolerance)).sum())
@@ -239,9 +239,12 @@ def compare(
             )
 
 
-def _is_acquitted(name: str, got: Array, tolerance: float, judgement: Judgement) -> bool:
-    """Whether floats are as near to the exact ones as rounding allows, so that nobody is wrong, or the other one is."""
-    if judgement is None or name not in judgement[0]:
+def _is_acquitted(
+    name: str, got: Array, doubtful: Array, tolerance: float, judgement: Judgement
+) -> bool:
+    """Whether doubtful floats are as near to exact ones as rounding allows: nobody is wrong, or the other one is."""
+    if judgement is None or name not in judgement[0] or judgement[0][name].shape != got.shape:
         return False
-    exact, spread = (part[name] for part in judgement)
-    return exact.shape == got.shape and bool((np.abs(got - exact) <= tolerance + spread).all())
+    exact, spread = (part[name][doubtful] for part in judgement)
+    near = np.abs(got[doubtful] - exact) <= tolerance + spread
+    return bool((near & np.isfinite(spread)).all())
