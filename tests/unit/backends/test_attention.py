@@ -185,6 +185,7 @@ def hides_first(f: Function, x: Any) -> Node:
         ((lambda f, x: triangle(f, x, -1),), False),  # the first sees nothing
         ((chosen_triangle,), True),
         ((lambda f, x: chosen_triangle(f, x, np.nan),), False),  # all of a row become NaN
+        ((lambda f, x: chosen_triangle(f, x, np.nan), triangle), False),  # and stay so
         (
             (triangle, lambda f, x: chosen(f, x, (1, 1, 150, 150))),
             False,

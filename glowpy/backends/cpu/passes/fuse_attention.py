@@ -429,9 +429,11 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
 def _triangle(masks: Sequence[_Mask], queries: Dim, keys: Dim) -> tuple[int | None, int]:
     """Which mask hides what comes later, and how many keys after its own number a query sees; None and 0 if none does.
 
-    Nothing that it hides may come back by a mask that chooses after it.
+    Nothing that it hides may come back by a mask that chooses after it, or be a NaN that one before it has chosen.
     """
     for index, mask in enumerate(masks):
+        if mask.fill is not None and np.isnan(mask.fill):
+            break
         diagonal = _diagonal(mask, queries, keys, alone=len(masks) == 1)
         if diagonal is not None and all(later.fill is None for later in masks[index + 1 :]):
             return index, diagonal
