@@ -21,6 +21,7 @@ from glowpy.passes import GraphPass, IRPass, PassContext
 from glowpy.recipe import graph_recipe, ir_recipe
 
 _BOUND = (
+    CpuBackend(CpuOptions(exact=True)),
     CpuBackend(CpuOptions("cortex-m0")),
     CpuBackend(CpuOptions("x86-64-v3")),
     InterpreterBackend(),

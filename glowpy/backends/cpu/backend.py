@@ -38,6 +38,7 @@ from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
+from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
@@ -166,6 +167,7 @@ class CpuBackend(Backend):
             WeighGathersPass(),
             FuseNormPass(variant, small=small),
             *([] if small else [BandDepthwisePass(variant)]),
+            *([SplitSumsPass()] if self.options.exact else []),
             *tuning,
             packing,
             PackRecurrencePass(variant, small=small),

@@ -30,7 +30,8 @@ class CpuOptions:
         timed: Note when each run of instructions ends, in `JitFunction.stamps`: by the processor's counter (`wall`), or
             by what the calling thread has had of the processor (`cpu`). One run at a time only.
         exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
-            Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result.
+            Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result. Long sums of f32
+            are computed in parts of some 1,024 products, which round less.
         tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
             before; 0 uses that alone, None not even that: the model of the processor decides. Results may then differ
             in their last bits from one machine to another, and are the same for any number of threads.
