@@ -50,6 +50,15 @@ class FakeClock:
         return Contestant(name, run, list)
 
 
+@pytest.fixture(autouse=True)
+def keep_affinity() -> Iterator[None]:
+    """Tools stay on one processor; other tests may have all of them."""
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    yield
+    if before is not None:
+        os.sched_setaffinity(0, before)
+
+
 def test_time_once_is_the_median() -> None:
     clock = FakeClock()
     assert time_once(clock.contestant("a", [1, 9, 2]).run, 0, clock) == 2
@@ -141,6 +150,7 @@ def test_exports_are_written_and_timed(name: str, tmp_path: Path) -> None:
     assert all(dim.HasField("dim_value") for dim in dims)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_what_an_export_needs_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,14 +161,6 @@ def test_what_an_export_needs_is_said(
     assert "pip install '.[bench,models]'" in error
 
 
-@pytest.fixture
-def keep_affinity() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    yield
-    os.sched_setaffinity(0, before)
-
-
-@pytest.mark.usefixtures("keep_affinity")
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_a_small_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "small.onnx"
@@ -188,7 +190,6 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(row.cells) == len(ThreadsRow.HEADS)
 
 
-@pytest.mark.usefixtures("keep_affinity")
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_a_page_has_what_other_processes_measure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -265,14 +266,10 @@ def test_files_are_named(tool: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     missing, corrupt = tmp_path / "missing.onnx", tmp_path / "corrupt.onnx"
     corrupt.write_bytes(b"no model")
     command, options = TOOLS[tool]
-    before = os.sched_getaffinity(0)
-    try:
-        with pytest.raises(SystemExit):
-            command([*options, str(missing)])
-        assert f"cannot read the file '{missing}': No such file" in capsys.readouterr().err
-        assert command([*options, str(corrupt), "--rounds", "1"]) == 1
-    finally:
-        os.sched_setaffinity(0, before)
+    with pytest.raises(SystemExit):
+        command([*options, str(missing)])
+    assert f"cannot read the file '{missing}': No such file" in capsys.readouterr().err
+    assert command([*options, str(corrupt), "--rounds", "1"]) == 1
     message = capsys.readouterr().err
     assert message.startswith("error: ")
     assert corrupt.name in message
