@@ -35,6 +35,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
+from glowpy.graph.parts import part_along
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import (
     BitCastInst,
@@ -213,10 +214,11 @@ def _insert_tensor(result: Tensor, input: Tensor, *, offsets: Sequence[int]) -> 
 @differentiate(ConcatNode)
 def _differentiate_concat(f: Function, n: ConcatNode, g: NodeValue) -> list[Operand | None]:
     gradients: list[Operand | None] = []
-    starts: list[Dim] = [0] * n.type.rank
+    start: Dim = 0
     for operand in n.inputs:
-        gradients.append(f.create_slice(n.name, operand.type, g, tuple(starts), (1,) * n.type.rank))
-        starts[n.axis] += operand.type.shape[n.axis]
+        count = operand.type.shape[n.axis]
+        gradients.append(part_along(f, n.name, g, n.axis, start, count))
+        start += count
     return gradients
 
 

@@ -58,6 +58,7 @@ from glowpy.graph.nodes_gen import (
     MatMulNode,
     SaturateNode,
 )
+from glowpy.graph.parts import part_along
 from glowpy.opt.graph.lower_quantized import known_parameter
 from glowpy.support.symbolic import (
     Dim,
@@ -471,10 +472,7 @@ def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     planes, depth = n.type.shape[1], channels // n.group
     parts = []
     for plane in range(n.kernels[0]):
-        seen = f.create_slice(
-            n.name, input.type.with_shape((images, planes, *area, channels)), whole,
-            (0, plane * n.dilation[0], 0, 0, 0), (1, n.strides[0], 1, 1, 1),
-        )  # fmt: skip
+        seen = part_along(f, n.name, whole, 1, plane * n.dilation[0], planes, n.strides[0])
         groups = input.type.with_shape((images * planes, *area, n.group, depth))
         parts.append(f.create_reshape(n.name, groups, seen).result)
     joined = f.create_concat(n.name, parts, 4) if len(parts) > 1 else parts[0]

@@ -15,6 +15,7 @@ from glowpy.core.shape import broadcast_shapes, permute
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
+from glowpy.graph.parts import part_along
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.ops import numeric
 from glowpy.support.errors import UserError
@@ -119,18 +120,14 @@ def slice_axis(n: OnnxNode, value: Value, axis: int, start: Dim, count: Dim, ste
     shape = list(value.type.shape)
     if start == 0 and count == shape[axis] and step == 1:
         return value
-    shape[axis] = count
     if isinstance(value, Tensor) and not depends_on_symbols((start, count)):
         first, number = static((start, count))
         index = np.array([first + step * i for i in range(number)], np.int64)
         operation = f"slice {axis} {start} {count} {step}"
+        shape[axis] = count
         return _moved(value, shape, operation, lambda array: array.take(index, axis))
-    starts: list[Dim] = [0] * len(shape)
-    steps = [1] * len(shape)
-    starts[axis], steps[axis] = (start, step) if count != 0 else (0, 1)
-    type = value.type.with_shape(shape)
-    operand = n.operand(value)
-    return n.f.create_slice(n.name, type, operand, tuple(starts), tuple(steps)).result
+    begin, stride = (start, step) if count != 0 else (0, 1)
+    return part_along(n.f, n.name, n.operand(value), axis, begin, count, stride)
 
 
 def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:

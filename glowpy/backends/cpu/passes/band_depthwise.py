@@ -14,6 +14,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import ConvolutionNode
+from glowpy.graph.parts import part_along
 from glowpy.passes import GraphPass, PassContext
 from glowpy.support.symbolic import Dim, static
 
@@ -242,10 +243,4 @@ def _of_rows(type: Type, count: int) -> Type:
 
 def _rows(f: Function, value: NodeValue, first: int, last: int) -> NodeValue:
     """The rows from `first` to before `last` of an image."""
-    type = value.type
-    axis = type.rank - _SINCE_ROWS
-    shape = (*type.shape[:axis], last - first, *type.shape[axis + 1 :])
-    starts = tuple(first if index == axis else 0 for index in range(type.rank))
-    return f.create_slice(
-        value.name, type.with_shape(shape), value, starts, (1,) * type.rank
-    ).result
+    return part_along(f, value.name, value, -_SINCE_ROWS, first, last - first)

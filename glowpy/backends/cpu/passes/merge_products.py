@@ -15,6 +15,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.graph.nodes_gen import AddNode, MatMulNode, SaveNode
+from glowpy.graph.parts import part_along
 from glowpy.opt.known import known
 from glowpy.passes import GraphPass, PassContext
 from glowpy.support.symbolic import Dim, likely_extent, product, static
@@ -148,10 +149,9 @@ def _merge(f: Function, members: Sequence[_Member]) -> None:
         ]
         bias = f.module.create_constant(f"{first.name}_bias", np.concatenate(parts), loc=first.loc)
         result = f.create_add(first.name, result, bias).result
-    start, rank = 0, result.type.rank
+    start = 0
     for member in members:
-        starts = (0,) * (rank - 1) + (start,)
-        part = f.create_slice(member.result.name, member.result.type, result, starts, (1,) * rank)
-        member.result.replace_all_uses_with(part.result)
+        part = part_along(f, member.result.name, result, -1, start, member.columns)
+        member.result.replace_all_uses_with(part)
         start += member.columns
     f.erase_dead([member.result.node for member in members if member.result.node is not None])

@@ -75,6 +75,7 @@ from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode
+from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
@@ -531,10 +532,7 @@ def _plane_product(
     images, planes = n.type.extents[0], len(met)
     start = met.start * n.strides[0] + plane * n.dilation[0] - n.pads[0]
     area, shape = n.input.type.extents[2:], n.type.extents[2:]
-    source = f.create_slice(
-        n.name, n.type.with_shape((images, planes, *area)), n.input,
-        (0, start, 0, 0, 0), (1, n.strides[0], 1, 1, 1),
-    )  # fmt: skip
+    source = part_along(f, n.name, n.input, 1, start, planes, n.strides[0])
     product = f.create_convolution(
         n.name, f.create_reshape(n.name, n.type.with_shape((images * planes, *area)), source),
         _kernel_plane(f, n, plane), bias, n.kernels[1:], n.strides[1:],
@@ -549,8 +547,7 @@ def _added(
     """The sum with those planes that are met; the others as they were."""
 
     def planes(start: int, stop: int) -> NodeValue:
-        type = n.type.with_shape((n.type.extents[0], stop - start, *n.type.extents[2:]))
-        return f.create_slice(n.name, type, total, (0, start, 0, 0, 0), (1,) * 5).result
+        return part_along(f, n.name, total, 1, start, stop - start)
 
     parts = [f.create_add(n.name, product, planes(met.start, met.stop)).result]
     if met.start > 0:
@@ -568,6 +565,5 @@ def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
             f, n, "plane", n.filter.type.with_shape((outputs, *taps)), n.filter.constant,
             f"plane {plane}", lambda filter: filter[:, plane],
         )  # fmt: skip
-    type, starts = n.filter.type, (0, plane, 0, 0, 0)
-    part = f.create_slice(n.name, type.with_shape((outputs, 1, *taps)), n.filter, starts, (1,) * 5)
-    return f.create_reshape(n.name, type.with_shape((outputs, *taps)), part)
+    part = part_along(f, n.name, n.filter, 1, plane, 1)
+    return f.create_reshape(n.name, n.filter.type.with_shape((outputs, *taps)), part)

@@ -11,10 +11,10 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Shape
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, NodeValue
 from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode
+from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import ceil_div, static
@@ -68,7 +68,7 @@ class SplitSumsPass(RewritePass):
         (depth,) = static(n.rhs.type.shape[:1])
         total: NodeValue | None = None
         for first, last in _parts(depth, 1):
-            left = _channels(f, n.lhs, first, last)
+            left = part_along(f, n.lhs.name, n.lhs, -1, first, last - first)
             right = _sliced(f, weights, 0, first, last)
             part = f.create_mat_mul(n.name, left, right)
             total = part.result if total is None else f.create_add(n.name, total, part).result
@@ -85,7 +85,7 @@ class SplitSumsPass(RewritePass):
         bias: Constant | NodeValue = n.bias
         total: NodeValue | None = None
         for first, last in _parts(depth, prod(n.kernels)):
-            image = _channels(f, n.input, first, last)
+            image = part_along(f, n.input.name, n.input, -1, first, last - first)
             taps = _sliced(f, filter, axis, first, last)
             part = f.create(ConvolutionNode, n.name, [image, taps, bias], n.attrs, n.type, n.loc)
             if total is None:
@@ -104,14 +104,6 @@ def _parts(depth: int, taps: int) -> Iterator[tuple[int, int]]:
         step = ceil_div(ceil_div(depth, ceil_div(depth, most)), _STEP) * _STEP
         for first in range(0, depth, step):
             yield first, min(first + step, depth)
-
-
-def _channels(f: Function, value: NodeValue, first: int, last: int) -> NodeValue:
-    """Neighbouring elements of the last dimension."""
-    shape: Shape = (*value.type.shape[:-1], last - first)
-    starts = (*(0,) * (value.type.rank - 1), first)
-    steps = (1,) * value.type.rank
-    return f.create_slice(value.name, value.type.with_shape(shape), value, starts, steps).result
 
 
 def _sliced(f: Function, weights: Constant, axis: int, first: int, last: int) -> Constant:

@@ -10,6 +10,7 @@ from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import AddNode, ConcatNode, MulNode, NegNode, ReshapeNode, SliceNode
+from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Dim
@@ -180,7 +181,4 @@ def _part(
     shape = table.type.shape
     if not shape or shape[-1] == 1:
         return table
-    rest = (0,) * (len(shape) - 1)
-    type = table.type.with_shape((*shape[:-1], part.shape[-1]))
-    steps = (1,) * len(rest)
-    return f.create_slice(n.name, type, table, (*rest, start), (*steps, step)).result
+    return part_along(f, n.name, table, -1, start, part.shape[-1], step)
