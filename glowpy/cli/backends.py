@@ -69,7 +69,7 @@ def exact_option() -> Callable[[F], F]:
     return click.option(
         "--exact",
         is_flag=True,
-        help="No algorithm that rounds more: products with all their multiplications.",
+        help="No algorithm that rounds more: products with all their multiplications, long sums in parts.",
     )
 
 

@@ -211,8 +211,8 @@ class Network:
         outputs = [onnx.ValueInfoProto(name=name) for name in self._outputs]
         graph = helper.make_graph(self._nodes, "g", self._declared, outputs, initializer=stored)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-        inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True, data_prop=True)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
         types = {info.name: info for info in inferred.graph.value_info}
         for output in inferred.graph.output:
             if not output.type.tensor_type.elem_type and output.name in types:

@@ -68,10 +68,10 @@ def _backend(seed: int) -> tuple[str, Callable[[int], CpuBackend]]:
     cpu, exact, choice = rng.choice(_VARIANTS), rng.random() < 0.1, rng.random()
 
     def backend(threads: int) -> CpuBackend:
-        made = CpuBackend(CpuOptions(cpu=cpu, exact=exact, threads=threads))
+        compiler = CpuBackend(CpuOptions(cpu=cpu, exact=exact, threads=threads))
         if choice < 0.5:
-            made._chooser = RandomChooser(seed)
-        return made
+            compiler._chooser = RandomChooser(seed)
+        return compiler
 
     return (
         f"cpu={cpu or 'host'} exact={exact} chooser={'random' if choice < 0.5 else 'model'}",
