@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import click
+
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.tuning import Tuned
 
 __all__ = ["tuning_figures", "tuning_of", "tuning_text"]
 
+_LEAST_BUSY = 0.9
+"""What is measured alone on its processor has it for more than this share of the time."""
+
 
 def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
-    """What a backend knows of the products it has compiled; None unless it was to find out."""
+    """What a backend knows of the products it has compiled; None unless it was to find out.
+
+    Warns on standard error if other work had the processor while it measured.
+    """
     if not isinstance(backend, CpuBackend) or backend.options.tune is None:
         return None
+    if backend.tuned_busy < _LEAST_BUSY:
+        click.echo(
+            f"warning: other processes had the processor for {1 - backend.tuned_busy:.0%} of the time in which --tune "
+            "measured, and its caches as well; to measure again: glowpy cache clear",
+            err=True,
+        )
     return backend.tuned
 
 

@@ -107,6 +107,11 @@ class CpuBackend(Backend):
         return self._chooser.results if isinstance(self._chooser, Tuner) else ()
 
     @property
+    def tuned_busy(self) -> float:
+        """The share of the time of the last measurements for which this process had a processor, at most 1."""
+        return self._chooser.busy if isinstance(self._chooser, Tuner) else 1.0
+
+    @property
     def kernels(self) -> Kernels:
         """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
         others = [own for operators in operator_sets() for own in operators.libraries]

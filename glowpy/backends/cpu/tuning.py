@@ -175,15 +175,26 @@ class Tuner(Chooser):
         seconds: float,
         identity: Sequence[str],
         clock: Callable[[], float] = time.perf_counter,
+        own_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`seconds` is how long to measure for each function, `identity` what entries are named after."""
+        """`seconds` is how long to measure for each function, `identity` what entries are named after.
+
+        `clock` goes on all the time, `own_clock` only while the calling thread has a processor.
+        """
         self.identity = tuple(identity)
         self.results: list[Tuned] = []
         self.measured: set[str] = set()
         self.changed: set[str] = set()
         self._seconds = seconds
         self._clock = clock
+        self._own_clock = own_clock
+        self._elapsed = self._used = 0.0
         self._records: dict[Key, _Record | None] = {}
+
+    @property
+    def busy(self) -> float:
+        """The share of the time of the last measurements for which they had a processor, at most 1; 1 without any."""
+        return min(self._used / self._elapsed, 1.0) if self._elapsed else 1.0
 
     def choose(self, n: Node, ways: Iterable[W]) -> W:
         """The fastest of the ways."""
@@ -206,6 +217,7 @@ class Tuner(Chooser):
         ]
         open_ones.sort(key=lambda pair: -pair[1].cycles)
         chosen = self._affordable(open_ones)
+        self._elapsed = self._used = 0.0
         end, cycles = self._clock() + self._seconds, sum(one.cycles for _, one in chosen)
         for number, (key, question) in enumerate(chosen):
             report("tune", number, len(chosen))
@@ -251,18 +263,26 @@ class Tuner(Chooser):
             runs.append(prepare(question.network, _Fixed(question.ways, index)))
         if len(runs) < 2:
             return None
+        begun, used = self._clock(), self._own_clock()
+        samples = self._turns(runs, end)
+        self._elapsed += self._clock() - begun
+        self._used += self._own_clock() - used
+        return self._judged(samples, len(question.ways))
+
+    def _turns(self, runs: Sequence[Callable[[], float]], end: float) -> list[list[float]]:
+        """The seconds of each way in each turn until `end`; those that are much slower have fewer."""
         samples: list[list[float]] = [[] for _ in runs]
         hopeful = list(range(len(runs)))
         for turn in range(_MOST_TURNS):
             first = turn % len(hopeful)
             for index in (*hopeful[first:], *hopeful[:first]):
                 if self._clock() >= end:
-                    return self._judged(samples, len(question.ways))
+                    return samples
                 samples[index].append(runs[index]())
             if turn + 1 == _LEAST_TURNS:
                 limit = _HOPELESS * min(map(min, samples))
                 hopeful = [index for index in hopeful if not index or min(samples[index]) <= limit]
-        return self._judged(samples, len(question.ways))
+        return samples
 
     @staticmethod
     def _judged(samples: Sequence[Sequence[float]], ways: int) -> _Record | None:

@@ -20,7 +20,7 @@ from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.cli.files import write_constants
-from glowpy.cli.tuning import tuning_text
+from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation, compile
 from glowpy.graph.node import Constant
@@ -179,6 +179,27 @@ def test_time_may_end_before_the_first_way_is_compiled() -> None:
     TuneProductsPass(packing, tuner, laboratory.trial).run(network(96).main, PassContext(evaluate))
     assert not laboratory.compiled
     assert not tuner.results
+
+
+@pytest.mark.parametrize(("share", "busy"), [(1.0, 1.0), (0.5, 0.5), (2.0, 1.0)])
+def test_other_work_on_the_processor_is_noticed(share: float, busy: float) -> None:
+    laboratory = Laboratory()
+    tuner = Tuner(100, ["here"], laboratory.clock, lambda: share * laboratory.now)
+    tuning = TuneProductsPass(PackProductsPass(VARIANT, exact=True), tuner, laboratory.trial)
+    tuning.run(network(96).main, PassContext(evaluate))
+    assert tuner.busy == pytest.approx(busy)
+    tuning.run(network(96).main, PassContext(evaluate))
+    assert tuner.busy == 1  # nothing was left to measure
+
+
+def test_a_verb_warns_of_other_work(capsys: pytest.CaptureFixture[str]) -> None:
+    backend = CpuBackend(CpuOptions(tune=0))
+    assert tuning_of(backend) == []
+    assert not capsys.readouterr().err
+    assert isinstance(backend._chooser, Tuner)
+    backend._chooser._elapsed, backend._chooser._used = 4.0, 3.0
+    tuning_of(backend)
+    assert "warning: other processes had the processor for 25% of" in capsys.readouterr().err
 
 
 def test_another_machine_has_entries_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
