@@ -16,6 +16,8 @@
 #define MAX_TILE_VECTORS 8
 #define MAX_TILE_SUMS 32  ///< pixels times vectors
 #define MAX_DEPTHWISE_PIXELS 8
+/// Tiles of so many sums multiply for long enough at each step to fetch two lines.
+#define MANY_SUMS 14
 
 /// Where a tile reads. Steps count elements.
 typedef struct {
@@ -26,6 +28,7 @@ typedef struct {
   dim_t block_step;              ///< weights, from one packed block to the next
   const void *ahead;             ///< weights to fetch into the second-level cache for the tiles to come
   dim_t ahead_step;              ///< how many of them for each step; none if 0
+  dim_t ahead_also;              ///< what lies so far after it is fetched as well, by tiles of MANY_SUMS
   // What only scattered tiles need:
   const void *zeros;         ///< `run` of them, in place of what lies outside the image
   dim_t height, width;       ///< of the input

@@ -75,7 +75,10 @@ INLINE void OF(multiply_regular)(S *to, const S *start, const T *input, const F 
     ROLLED for (dim_t w = 0; w < reach->taps; w++) {
       const T *from = input + h * reach->tap_row_step + w * reach->tap_step;
       ROLLED for (dim_t k = 0; k < run; k += D) {
-        if (LANES > 1) __builtin_prefetch(ahead, 0, 2);
+        if (LANES > 1) {
+          __builtin_prefetch(ahead, 0, 2);
+          if (pixels * vectors >= MANY_SUMS) __builtin_prefetch(ahead + reach->ahead_also, 0, 2);
+        }
         ahead += ahead_step;
         if (lines > 0 && fetched != rows) {
           UNROLL for (dim_t i = 0; i < lines; i++) {

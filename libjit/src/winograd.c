@@ -262,15 +262,17 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
         if (result)
           pieces = pieces_of_slab(result + image * height * width * result_shape->at[3] + channel, result_shape,
                                   patch_cols, step_h, step_w, first, first + count - 1, vectors, depth);
-        dim_t tiles_left = points * ceil_div(count, tile_pixels);
+        dim_t turns = ceil_div(count, tile_pixels), tiles_left = points * turns;
         for (dim_t point = 0; point < points; point++) {
           const float *weights = filter + ((member * all_blocks + b) * points + point) * depth * block;
           for (dim_t p = 0; p < count; p += tile_pixels) {
             dim_t pixels = min_dim(tile_pixels, count - p);
-            dim_t turn = p / tile_pixels;
+            dim_t turn = p / tile_pixels, also = turn + turns < tile_vectors ? turns * LANES : 0;
+            reach.ahead_also = 0;
             if (!fetch_piece(&reach, &pieces, --tiles_left)) {
               reach.ahead = weights + depth * block + turn % tile_vectors * LANES;
               reach.ahead_step = turn < tile_vectors ? block : 0;
+              reach.ahead_also = also;
             }
             tile_t tile = tiles->regular[pixels < tile_pixels][vectors < tile_vectors];
             tile(sums + point * w.sum_step + p * vectors * LANES, NO_BIAS, spread + point * w.spread_step + p * depth,
