@@ -12,7 +12,6 @@ NodeOnly("Shrink", "input + bias below -lambd, input - bias above lambd, else 0"
 NodeOnly("Elu", "input where it is at least 0, else alpha * (exp(input) - 1)", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], quant="numbers")
 NodeOnly("Selu", "gamma * elu(input, alpha)", inputs=["input"], attrs=[real("alpha"), real("gamma")], traits=["elementwise"], quant="numbers")
 NodeOnly("Celu", "input where it is at least 0, else alpha * (exp(input / alpha) - 1)", inputs=["input"], attrs=[real("alpha")], traits=["elementwise"], quant="numbers")
-NodeOnly("Softplus", "log(exp(input) + 1), which does not overflow", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Softplus")
 NodeOnly("Softsign", "input / (1 + |input|)", inputs=["input"], traits=["elementwise"], quant="numbers", onnx="Softsign", algebra=Algebra(bounds=(-1.0, 1.0)))
 
 NodeOnly("HardSigmoid", "alpha * input + beta, limited to [0, 1]", inputs=["input"], attrs=[real("alpha"), real("beta")], traits=["elementwise"], quant="numbers", algebra=Algebra(bounds=(0.0, 1.0)))

@@ -184,19 +184,6 @@ class Builder(ABC):
         }
         return self.create(nodes.CeluNode, name, inputs, attrs, result_type, loc)
 
-    def create_softplus(
-        self,
-        name: str,
-        input: Operand,
-        *,
-        result_type: Type | None = None,
-        loc: Loc | None = None,
-    ) -> nodes.SoftplusNode:
-        """log(exp(input) + 1), which does not overflow."""
-        inputs = (input,)
-        attrs: dict[str, Attr] = {}
-        return self.create(nodes.SoftplusNode, name, inputs, attrs, result_type, loc)
-
     def create_softsign(
         self,
         name: str,
@@ -699,6 +686,19 @@ class Builder(ABC):
         inputs = (input,)
         attrs: dict[str, Attr] = {}
         return self.create(nodes.SigmoidNode, name, inputs, attrs, result_type, loc)
+
+    def create_softplus(
+        self,
+        name: str,
+        input: Operand,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.SoftplusNode:
+        """log(1 + exp(input)), which does not overflow."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {}
+        return self.create(nodes.SoftplusNode, name, inputs, attrs, result_type, loc)
 
     def create_erf(
         self,

@@ -340,26 +340,6 @@ class CeluNode(Node):
 
 
 @final
-class SoftplusNode(Node):
-    """log(exp(input) + 1), which does not overflow.
-
-    Declared in classgen/specs/activation.py.
-    """
-
-    __slots__ = ()
-    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "softplus",
-        ("input",),
-        (),
-        ("result",),
-        frozenset({Trait.ELEMENTWISE}),
-        quant=Quantized.NUMBERS,
-    )
-
-    input = InputField(0)
-
-
-@final
 class SoftsignNode(Node):
     """input / (1 + |input|).
 
@@ -1073,6 +1053,26 @@ class SigmoidNode(Node):
         frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
         quant=Quantized.NUMBERS,
         algebra=Algebra(bounds=(0.0, 1.0)),
+    )
+
+    input = InputField(0)
+
+
+@final
+class SoftplusNode(Node):
+    """log(1 + exp(input)), which does not overflow.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "softplus",
+        ("input",),
+        (),
+        ("result",),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+        quant=Quantized.NUMBERS,
     )
 
     input = InputField(0)
@@ -3184,7 +3184,6 @@ NODES: tuple[type[Node], ...] = (
     EluNode,
     SeluNode,
     CeluNode,
-    SoftplusNode,
     SoftsignNode,
     HardSigmoidNode,
     HardSwishNode,
@@ -3216,6 +3215,7 @@ NODES: tuple[type[Node], ...] = (
     LogNode,
     TanhNode,
     SigmoidNode,
+    SoftplusNode,
     ErfNode,
     SinNode,
     CosNode,

@@ -402,6 +402,19 @@ class IRBuilder(ABC):
         )
         return self.add(insts.SigmoidInst(operands, attrs))
 
+    def create_softplus(
+        self,
+        result: Value,
+        input: Value,
+    ) -> insts.SoftplusInst:
+        """log(1 + exp(input)), which does not overflow."""
+        attrs: dict[str, Attr] = {}
+        operands = (
+            result,
+            input,
+        )
+        return self.add(insts.SoftplusInst(operands, attrs))
+
     def create_erf(
         self,
         result: Value,

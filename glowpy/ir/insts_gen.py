@@ -109,6 +109,7 @@ __all__ = [
     "SinInst",
     "SinhInst",
     "SoftmaxInst",
+    "SoftplusInst",
     "SplatInst",
     "SqrtInst",
     "StepsInst",
@@ -715,6 +716,28 @@ class SigmoidInst(Instruction):
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
         "sigmoid",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.STRIDED),
+        ),
+        (),
+        frozenset({Trait.ELEMENTWISE, Trait.INPLACE}),
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+
+
+@final
+class SoftplusInst(Instruction):
+    """log(1 + exp(input)), which does not overflow.
+
+    Declared in classgen/specs/elementwise.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "softplus",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("input", Access.IN, Layout.STRIDED),
@@ -2873,6 +2896,7 @@ INSTS: tuple[type[Instruction], ...] = (
     LogInst,
     TanhInst,
     SigmoidInst,
+    SoftplusInst,
     ErfInst,
     SinInst,
     CosInst,

@@ -27,7 +27,6 @@ from glowpy.graph.nodes_gen import (
     ReluNode,
     SeluNode,
     ShrinkNode,
-    SoftplusNode,
     SoftsignNode,
     SwishNode,
     ThresholdedReluNode,
@@ -58,7 +57,6 @@ def _verify_numbers(n: Node) -> Iterator[str]:
     MishNode,
     SeluNode,
     ShrinkNode,
-    SoftplusNode,
     SoftsignNode,
     SwishNode,
     ThresholdedReluNode,
@@ -194,27 +192,6 @@ def _differentiate_celu(f: Function, n: CeluNode, g: NodeValue) -> Gradients:
 
 
 # Smooth steps and what is gated by them.
-
-
-@lower(SoftplusNode)
-def _lower_softplus(f: Function, n: SoftplusNode) -> Operand:
-    """As max(x, 0) + log(1 + exp(-|x|)), in which nothing overflows."""
-    x = term(f, n, n.input)
-    return (x.max(0.0) + _log_of_one_plus((-abs(x)).exp())).as_type(n.type)
-
-
-def _log_of_one_plus(x: Term) -> Term:
-    """log(1 + x) for x from 0 on, which keeps the digits that 1 + x loses (Goldberg 1991, theorem 4).
-
-    With w = 1 + x as it is rounded, log(w) / (w - 1) is right for x as well, since it changes slowly.
-    """
-    w = x + 1.0
-    return (w.log() * (x / (w - 1.0))).where(w > 1.0, x)
-
-
-@differentiate(SoftplusNode)
-def _differentiate_softplus(f: Function, n: SoftplusNode, g: NodeValue) -> Gradients:
-    return [(Term(f, n.name, n.input).sigmoid() * Term(f, n.name, g)).value]
 
 
 @lower(SoftsignNode)

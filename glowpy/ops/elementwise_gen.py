@@ -20,7 +20,6 @@ __all__ = ["KINDS", "ONNX_ELEMENTWISE"]
 
 ONNX_ELEMENTWISE: dict[tuple[str, int], type[Node]] = {
     ("Relu", 1): nodes.ReluNode,
-    ("Softplus", 1): nodes.SoftplusNode,
     ("Softsign", 1): nodes.SoftsignNode,
     ("HardSwish", 14): nodes.HardSwishNode,
     ("Mish", 18): nodes.MishNode,
@@ -40,6 +39,7 @@ ONNX_ELEMENTWISE: dict[tuple[str, int], type[Node]] = {
     ("Log", 1): nodes.LogNode,
     ("Tanh", 1): nodes.TanhNode,
     ("Sigmoid", 1): nodes.SigmoidNode,
+    ("Softplus", 1): nodes.SoftplusNode,
     ("Erf", 1): nodes.ErfNode,
     ("Sin", 1): nodes.SinNode,
     ("Cos", 1): nodes.CosNode,
@@ -84,6 +84,7 @@ KINDS: dict[type[Node], str] = {
     nodes.LogNode: "f32 f64",
     nodes.TanhNode: "f32 f64",
     nodes.SigmoidNode: "f32 f64",
+    nodes.SoftplusNode: "f32 f64",
     nodes.ErfNode: "f32 f64",
     nodes.SinNode: "f32 f64",
     nodes.CosNode: "f32 f64",
@@ -418,6 +419,20 @@ def _differentiate_sigmoid(f: Function, n: nodes.SigmoidNode, g: NodeValue) -> l
         f.create_mul(
             n.name, g, f.create_sub(n.name, n.result, f.create_mul(n.name, n.result, n.result))
         ),
+    ]
+
+
+@interpret(insts.SoftplusInst)
+def _interpret_softplus(result: Tensor, input: Tensor) -> None:
+    numeric.store(result, lambda input: numeric.softplus(input), input)
+
+
+@differentiate(nodes.SoftplusNode)
+def _differentiate_softplus(
+    f: Function, n: nodes.SoftplusNode, g: NodeValue
+) -> list[Operand | None]:
+    return [
+        f.create_mul(n.name, g, f.create_sigmoid(n.name, n.input)),
     ]
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "scale_rounded",
     "select",
     "sigmoid",
+    "softplus",
     "steps",
     "store",
 ]
@@ -62,6 +63,11 @@ def sigmoid(input: Array) -> Array:
     small = np.exp(-np.abs(input))
     result: Array = np.where(input >= 0, 1 / (1 + small), small / (1 + small)).astype(input.dtype)
     return result
+
+
+def softplus(input: Array) -> Array:
+    """log(1 + exp(input)), computed without overflow."""
+    return np.asarray(np.maximum(input, 0) + np.log1p(np.exp(-np.abs(input))), dtype=input.dtype)
 
 
 def erf(input: Array) -> Array:

@@ -141,11 +141,6 @@ def _macs(n: LstmNode | GruNode | RnnNode) -> int:
 
 # Meaning.
 
-
-def _softplus(x: Array) -> Array:
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
-
-
 _ACTIVATIONS: tuple[Callable[[Array, Array, Array], Array], ...] = (
     lambda x, alpha, beta: np.maximum(x, 0),
     lambda x, alpha, beta: np.tanh(x),
@@ -157,7 +152,7 @@ _ACTIVATIONS: tuple[Callable[[Array, Array, Array], Array], ...] = (
     lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
     lambda x, alpha, beta: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
     lambda x, alpha, beta: x / (1 + np.abs(x)),
-    lambda x, alpha, beta: _softplus(x),
+    lambda x, alpha, beta: numeric.softplus(x),
 )
 
 

@@ -62,10 +62,9 @@ INLINE float exp_rest_f32(float x) {
   return z * (high * x + 0x1.fffffcp-2f) + x;
 }
 
-/// 1.1 ULP. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact. The bits of
+/// exp(x) for x up to 89. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact. The bits of
 /// `shifted` end with k + 254, which is the sum of the exponents of two powers of two: one alone would overflow.
-INLINE float math_exp_f32(float x) {
-  x = x > 89.0f ? 89.0f : x;
+INLINE float exp_below_89_f32(float x) {
   x = x < -105.0f ? -105.0f : x;
   float shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 254.0f);
   float k = shifted - (ROUNDER_F32 + 254.0f);
@@ -75,6 +74,9 @@ INLINE float math_exp_f32(float x) {
   float first = float_of_bits(half), second = float_of_bits(sum - half);
   return (first * exp_rest_f32(r) + first) * second;
 }
+
+/// 1.1 ULP.
+INLINE float math_exp_f32(float x) { return exp_below_89_f32(x > 89.0f ? 89.0f : x); }
 
 /// log(2^k (1 + f)) + error, for sqrt(1/2) <= 1 + f <= sqrt(2). Pairs of terms do not wait for each other.
 INLINE float log_of_parts_f32(float k, float f, float error) {
@@ -182,6 +184,17 @@ INLINE float math_sigmoid_f32(float x) {
   float scale = float_of_bits(bits_f32(shifted) << 23 | 0x600000u);
   float sum = scale * exp_rest_f32(-r) + (scale + 0x1.cp-24f);
   return 0x1.cp-24f / sum;
+}
+
+/// 2.0 ULP. max(x, 0) + log(1 + e) with e = exp(-|x|): as e is at most 1, a polynomial is the logarithm, without a division, and
+/// nothing of a small e is lost. It is added last, so that a small x is not rounded twice.
+INLINE float math_softplus_f32(float x) {
+  float e = exp_below_89_f32(-__builtin_fabsf(x));
+  float z = e * e, square = z * z;
+  float high = (0x1.1139b4p-9f * z + (-0x1.c0a61p-7f * e + 0x1.59013p-5f)) * z + (-0x1.54f25ep-4f * e + 0x1.ff295ap-4f);
+  float low = (-0x1.4a72c4p-3f * e + 0x1.978b56p-3f) * z + (-0x1.ffc59ep-3f * e + 0x1.5553b6p-2f);
+  float tail = (high * square + low) * e - 0x1.fffff8p-2f;
+  return (tail * z + (x > 0 ? x : 0.0f)) + e;
 }
 
 /// A polynomial from the coefficient of its highest power down, a loop where code is to be small.

@@ -283,6 +283,11 @@ INLINE double math_sigmoid_f64(double x) {
   return quotient - quotient * (lost * inverse);
 }
 
+/// 1.6 ULP. max(x, 0) + log(1 + exp(-|x|)), in which nothing overflows.
+INLINE double math_softplus_f64(double x) {
+  return (x > 0 ? x : 0.0) + math_log1p_f64(math_exp_f64(-__builtin_fabs(x)));
+}
+
 /// 1.3 ULP. x + x P(x^2) up to 1, from there on 1 - exp(Q(x)), where Q is a fit to log(erfc(x)).
 INLINE double math_erf_f64(double x) {
   double size = __builtin_fabs(x);

@@ -163,6 +163,10 @@ KERNEL f64_t libjit_tanh_f64(f64_t input) { return (f64_t)(math_tanh_f64(input))
 KERNEL f32_t libjit_sigmoid_f32(f32_t input) { return (f32_t)(math_sigmoid_f32(input)); }
 KERNEL f64_t libjit_sigmoid_f64(f64_t input) { return (f64_t)(math_sigmoid_f64(input)); }
 
+/* log(1 + exp(input)), which does not overflow (classgen/specs/elementwise.py) */
+KERNEL f32_t libjit_softplus_f32(f32_t input) { return (f32_t)(math_softplus_f32(input)); }
+KERNEL f64_t libjit_softplus_f64(f64_t input) { return (f64_t)(math_softplus_f64(input)); }
+
 /* The error function (classgen/specs/elementwise.py) */
 KERNEL f32_t libjit_erf_f32(f32_t input) { return (f32_t)(math_erf_f32(input)); }
 KERNEL f64_t libjit_erf_f64(f64_t input) { return (f64_t)(math_erf_f64(input)); }

@@ -44,7 +44,7 @@ INLINE T OF(activate)(dim_t function, const T *coefficients, T limit, T x) {
   }
   case ELU: return x < 0 ? alpha * (OF(math_exp)(x) - 1) : x;
   case SOFTSIGN: return x / (1 + OF(math_abs)(x));
-  default: return (x < 0 ? 0 : x) + OF(math_log1p)(OF(math_exp)(-OF(math_abs)(x)));
+  default: return OF(math_softplus)(x);
   }
 }
 

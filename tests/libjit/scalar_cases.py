@@ -259,6 +259,7 @@ ROUNDED: dict[str, Callable[..., Array]] = {
     "log": _wide(np.log),
     "tanh": _wide(np.tanh),
     "sigmoid": _wide(_sigmoid),
+    "softplus": _wide(lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
     "erf": _erf,
     "sin": _wide(np.sin),
     "cos": _wide(np.cos),

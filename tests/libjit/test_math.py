@@ -177,6 +177,7 @@ def arguments(function: str, rng: np.random.Generator, kind: type) -> Array:
         "log1p": [rng.uniform(-0.9, 3, SAMPLES), magnitudes, -magnitudes],
         "tanh": [rng.uniform(-1, 1, SAMPLES), rng.uniform(-20, 20, SAMPLES)],
         "sigmoid": [rng.uniform(low, -low, SAMPLES), rng.uniform(-8, 8, SAMPLES)],
+        "softplus": [rng.uniform(low, -low, SAMPLES), rng.uniform(-20, 20, SAMPLES)],
         "sin": [rng.uniform(-4, 4, SAMPLES), rng.uniform(-1e5, 1e5, SAMPLES)],
         "erf": [rng.uniform(-1.2, 1.2, 4000), rng.uniform(-7, 7, 4000)],
     }
@@ -198,6 +199,7 @@ REFERENCES: dict[str, Callable[[Array], Array]] = {
     "log1p": np.log1p,
     "tanh": np.tanh,
     "sigmoid": sigmoid,
+    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
     "erf": erf,
     "sin": np.sin,
     "cos": np.cos,

@@ -102,7 +102,6 @@ FORMULAS: list[tuple[type[Node], Formula, Tolerance, Mapping[str, Any]]] = [
         CURVED,
         {"alpha": 0.5},
     ),
-    (nodes.SoftplusNode, _softplus, Tolerance(ulps=4), {}),
     (nodes.SoftsignNode, lambda x: x / (1 + np.abs(x)), Tolerance(ulps=1), {}),
     (nodes.HardSigmoidNode, _hard_sigmoid, BENT, {"alpha": 0.25, "beta": 0.5}),
     (nodes.HardSwishNode, lambda x: x * _hard_sigmoid(x, 1 / 6, 0.5), BENT, {}),
@@ -200,7 +199,7 @@ def test_a_backend_may_keep_an_activation(cls: type[Node], attrs: Mapping[str, A
     assert all(node is kept or not isinstance(node, cls) for node in f.nodes)
 
 
-@pytest.mark.parametrize("cls", [nodes.EluNode, nodes.GeluNode, nodes.SoftplusNode])
+@pytest.mark.parametrize("cls", [nodes.EluNode, nodes.GeluNode])
 def test_integers_are_refused(cls: type[Node]) -> None:
     attrs = next(attrs for known, _, _, attrs in FORMULAS if known is cls)
     module = glowpy.Module()

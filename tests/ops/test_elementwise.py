@@ -98,6 +98,7 @@ FLOATING: dict[str, tuple[Callable[..., Array], Tolerance]] = {
     "log": (np.log, MATH),
     "tanh": (np.tanh, MATH),
     "sigmoid": (lambda a: 1 / (1 + np.exp(-a)), MATH),
+    "softplus": (lambda a: np.maximum(a, 0) + np.log1p(np.exp(-np.abs(a))), MATH),
     "erf": (_erf, MATH),
     "sin": (np.sin, MATH),
     "cos": (np.cos, MATH),

@@ -443,6 +443,9 @@ SCALARS: dict[str, KernelSpec] = {
     "sigmoid": KernelSpec(
         "sigmoid", "libjit_sigmoid", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
+    "softplus": KernelSpec(
+        "softplus", "libjit_softplus", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
+    ),
     "erf": KernelSpec(
         "erf", "libjit_erf", (("input", ("f32", "f64")),), "classgen/specs/elementwise.py"
     ),
