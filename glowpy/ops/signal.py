@@ -15,7 +15,6 @@ from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import FourierTransformNode
-from glowpy.graph.parts import part_along
 from glowpy.ir.insts_gen import FourierTransformInst
 from glowpy.irgen import scratch
 from glowpy.ops.operands import expect_floats, expect_same_kind, factors
@@ -94,7 +93,10 @@ def _differentiate_fourier_transform(
     scaled = f.create_mul(n.name, back, scale)
     zeros = (0,) * (input.rank - 2)
     kept = least(rows, input.shape[-2])
-    taken = part_along(f, n.name, scaled, -2, 0, kept)
+    type = input.with_shape(
+        (*input.shape[:-2], kept, input.shape[-1])
+    )  # without imaginary parts if real
+    taken = f.create_slice(n.name, type, scaled, (*zeros, 0, 0), (1,) * input.rank)
     return [
         f.create_pad(n.name, taken, (*zeros, 0, 0, *zeros, input.shape[-2] - kept, 0), 0.0),
         None,
