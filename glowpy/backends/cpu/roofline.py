@@ -1,6 +1,7 @@
 """What the runs of a program compute and move, and how long that takes at least on a machine whose peaks are known.
 
-Only multiply-adds of products are counted as work: whatever else a run computes, it moves bytes for. What a run reads
+Only multiply-adds of products are counted as work, and what attention multiplies between its two products, where no
+bytes of the network's memory are moved: for whatever else a run computes, it moves bytes. What a run reads
 or writes in memory counts once. It comes from the level of the caches that holds all that was touched since its last
 use, in this run of the network or in the one before: its `distance`. So a weight of a large network comes from memory,
 and the result of the run before from a cache.
@@ -125,6 +126,19 @@ def _attention(inst: CpuAttentionInst) -> int:
     return scores * (depth + inst.value.type.extents[3])
 
 
+_between: Rules[Callable[[Any], int]] = Rules("multiplications between products of an instruction")
+"""The multiplications of f32, with or without an addition, that an instruction makes between its products."""
+
+_WEIGHT = 9
+"""Those that make a weight of a score: one by the scale, eight of the exponential, `weights_of` in dot_attention.c."""
+
+
+@_between(CpuAttentionInst)
+def _weights(inst: CpuAttentionInst) -> int:
+    """An exponential for each score. Masks, the largest score, sums and factors of rows are left out."""
+    return prod(inst.query.type.extents[:3]) * inst.key.type.extents[3] * _WEIGHT
+
+
 @_macs(CpuLstmInst, CpuGruInst, CpuRnnInst)
 def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst) -> int:
     return prod(inst.gates.type.extents) * inst.initial_h.type.extents[-1]
@@ -176,6 +190,7 @@ class Effort:
         kind: What they multiply.
         moves: What it reads and writes in memory.
         steps: What it reads and writes before and after its products, while nothing is multiplied.
+        between: Multiplications of f32 that it makes between its products, each as long as a multiply-add.
     """
 
     index: int
@@ -185,6 +200,7 @@ class Effort:
     kind: ElemKind
     moves: tuple[Move, ...]
     steps: tuple[Move, ...] = ()
+    between: int = 0
 
     @property
     def flops(self) -> int:
@@ -197,8 +213,9 @@ class Effort:
         return sum(move.bytes for move in self.moves)
 
     def computing(self, peaks: Peaks, variant: Variant) -> float:
-        """The seconds that its multiply-adds take at least, and the steps around them."""
-        return self.flops / peaks.flops_of(self.kind, variant) + _seconds(self.steps, peaks)
+        """The seconds that its multiply-adds take at least, and what is done between them and around them."""
+        products = self.flops / peaks.flops_of(self.kind, variant)
+        return products + 2 * self.between / peaks.flops + _seconds(self.steps, peaks)
 
     def moving(self, peaks: Peaks) -> float:
         """The seconds that its bytes take at least."""
@@ -235,17 +252,18 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
         for run in members:
             instructions = tuple(twins[index] for index in run)
             head = instructions[0]
-            macs = _multiply_adds(head, _macs)
-            direct = _multiply_adds(head, _direct_macs) or macs
+            macs = _counted(head, _macs)
+            direct = _counted(head, _direct_macs) or macs
+            between = _counted(head, _between)
             kind = head.operands[:2][-1].value.type.kind
             moves = _moves(instructions, places, touched)
             around = _steps.get(type(head))
             steps = () if around is None else around(head)
-            result.append(Effort(run[0], instructions, macs, direct, kind, moves, steps))
+            result.append(Effort(run[0], instructions, macs, direct, kind, moves, steps, between))
     return result
 
 
-def _multiply_adds(inst: Instruction, rules: Rules[Callable[[Any], int]]) -> int:
+def _counted(inst: Instruction, rules: Rules[Callable[[Any], int]]) -> int:
     rule = rules.get(type(inst))
     return 0 if rule is None else rule(inst)
 

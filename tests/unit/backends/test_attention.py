@@ -14,6 +14,7 @@ import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuAttentionInst
+from glowpy.backends.cpu.peaks import Peaks
 from glowpy.backends.cpu.roofline import efforts
 from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
 from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
@@ -439,3 +440,12 @@ def test_groups_of_another_processor_are_refused() -> None:
 def test_both_products_count_as_work() -> None:
     program = compilation(network(scaled), "cpu").program
     assert sum(effort.macs for effort in efforts(program, {})) == 2 * 6 * 20 * 9 * (8 + 5)
+
+
+def test_the_roof_counts_a_weight_of_every_score() -> None:
+    program = compilation(network(scaled), "cpu").program
+    (effort,) = [one for one in efforts(program, {}) if one.macs]
+    assert effort.between == 2 * 6 * 20 * 9 * 9
+    peaks = Peaks(1, 1e9, ((1, 1e12), (2, 1e12)), ((1, 1e12), (2, 1e12)))
+    computing = effort.computing(peaks, variant_named("x86_64_v4"))
+    assert computing == pytest.approx(2 * (effort.macs + effort.between) / 1e9)
