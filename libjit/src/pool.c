@@ -130,12 +130,16 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
 /// Vectors of channels that are reduced at once, in registers.
 #define POOL_VECTORS 4
 
+/// The same where a row of the result is one long window: fewer passes over its pixels, each of longer pieces of memory.
+/// There are 32 registers of 64 bytes, and 16 of many others.
+#define LONG_VECTORS (VECTOR_BYTES == 64 ? 12 : 8)
+
 /// What a pool does with neighbouring channels, `VECTORS` vectors at a time: FIRST for a window without taps, COMBINE of
 /// the vectors `best` and `x` for each tap, FINISH of the result. Elements are loaded as VX and computed on as V, of T.
 #define POOL_VECTORS_OF(NAME, SUFFIX, T, V, X, VX, FIRST, COMBINE, FINISH)                                             \
   INLINE void NAME##_vectors_##SUFFIX(T *to, const X *image, pool_t pool, steps_t steps, window_t window,              \
                                       dim_t vectors, dim_t divisor) {                                                  \
-    V sums[POOL_VECTORS];                                                                                              \
+    V sums[LONG_VECTORS];                                                                                              \
     dim_t below = next_row(pool, steps);                                                                               \
     UNROLL for (dim_t v = 0; v < vectors; v++) sums[v] = (FIRST) - (V){};                                              \
     FOR_EACH_TAP(pool, steps, window, tap) {                                                                           \
@@ -151,18 +155,19 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
-  /* All channels, where they are neighbours and fill a vector at least; the last vector overlaps. How many these are. */\
+  /* All channels, where they are neighbours and fill a vector at least, as many vectors at once each time; the last ones\
+     overlap. How many channels these are. */                                                                          \
   INLINE dim_t NAME##_whole_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
-    dim_t c = 0, block = POOL_VECTORS * LANES_OF(T);                                                                   \
-    if (libjit_small || into.channel != 1 || out_of.channel != 1) return 0;                                            \
-    for (; c + block <= pool.channels; c += block)                                                                     \
-      NAME##_vectors_##SUFFIX(to + c, image + c, pool, out_of, window, POOL_VECTORS, divisor);                         \
-    for (; c < pool.channels && LANES_OF(T) <= pool.channels; c += LANES_OF(T)) {                                      \
-      dim_t at = min_dim(c, pool.channels - LANES_OF(T));                                                              \
-      NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, 1, divisor);                                  \
+    dim_t full = pool.channels / LANES_OF(T);                                                                          \
+    if (libjit_small || full == 0 || into.channel != 1 || out_of.channel != 1) return 0;                               \
+    dim_t most = pool.axes[2].result == 1 ? LONG_VECTORS : POOL_VECTORS;                                               \
+    dim_t times = (full + most - 1) / most, vectors = (full + times - 1) / times;                                      \
+    for (dim_t c = 0; c < pool.channels; c += vectors * LANES_OF(T)) {                                                 \
+      dim_t at = min_dim(c, pool.channels - vectors * LANES_OF(T));                                                    \
+      NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, vectors, divisor);                            \
     }                                                                                                                  \
-    return min_dim(c, pool.channels);                                                                                  \
+    return pool.channels;                                                                                              \
   }
 
 /// Windows of a row that are computed at once where all of them lie inside the image along it.
