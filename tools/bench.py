@@ -42,6 +42,7 @@ from glowpy.llvm.machine import host_cpu
 from glowpy.support.errors import UserError
 from tools.bench_command import number, saying_errors, usable_core, whole_number
 from tools.bench_page import Others, write_page
+from tools.bench_processors import Processors
 from tools.bench_rounds import interleaved
 from tools.bench_rows import Row, ThreadsRow, geometric_mean, two_digits
 from tools.bench_subjects import TABLE, Subject, names_of, networks, prepared
@@ -214,24 +215,26 @@ def _other_tables(options: argparse.Namespace, core: int) -> Others:
     common = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--json"]
     common += ["--small"] if options.small else []
 
-    def measured(tool: str, models: Container[str], *more: str) -> list[dict[str, Any]]:
+    def measured(tool: str, models: Container[str], *more: str) -> dict[str, Any]:
         chosen = [name for name in options.models if name in models]
         if not chosen:
-            return []
+            return {"rows": []}
         command = [sys.executable, "-m", tool, "--models", ",".join(chosen), *common, *more]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if not done.stdout:
             sys.exit(f"{tool} ended without figures: see what it says above")
-        rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"]
-        return rows
+        figures: dict[str, Any] = json.loads(done.stdout)
+        return figures
 
-    threads = [ThreadsRow(**row) for row in measured("tools.bench_threads", SCALED)]
+    threads = measured("tools.bench_threads", SCALED)
+    used = threads.get("processors")
     more = "--against", "openvino,onnxruntime", "--core", str(core), "--clock", options.clock
     sets = {
-        cpu: [Row(**row) for row in measured("tools.bench", NAMES, *more, "--cpu", cpu)]
+        cpu: [Row(**row) for row in measured("tools.bench", NAMES, *more, "--cpu", cpu)["rows"]]
         for cpu in (_SETS if platform.machine() == "x86_64" else ())
     }
-    return Others(threads, sets)
+    rows = [ThreadsRow(**row) for row in threads["rows"]]
+    return Others(rows, str(Processors(**used)) if used else "", sets)
 
 
 @saying_errors
@@ -239,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Times the models; 1 if glowpy has no figure for one of them."""
     options = parse(argv)
     core = options.core if options.core is not None else max(os.sched_getaffinity(0))
-    others = _other_tables(options, core) if options.write is not None else Others([], {})
+    others = _other_tables(options, core) if options.write is not None else Others([], "", {})
     if options.cpu:
         os.environ["ONEDNN_MAX_CPU_ISA"] = _SETS[options.cpu]  # before OpenVINO is imported
     os.sched_setaffinity(0, {core})

@@ -42,7 +42,7 @@ _THREADS = """
 ## Two threads
 
 By turns, of the wall. Eight sessions have two threads each; they are called one after another, and then by eight
-threads at once.
+threads at once. {processors}
 
 {table}
 """
@@ -72,10 +72,12 @@ class Others:
 
     Attributes:
         threads: With several threads.
+        processors: What two of those run on, in words.
         sets: With fewer instructions, by the name of the processor that has those.
     """
 
     threads: Sequence[ThreadsRow]
+    processors: str
     sets: Mapping[str, Sequence[Row]]
 
 
@@ -155,7 +157,8 @@ def _other_tables(others: Others) -> Iterator[str]:
             ["---", *["---:"] * (len(heads) - 1)],
             *(row.cells for row in others.threads),
         ]
-        yield _THREADS.format(table="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        yield _THREADS.format(processors=others.processors, table=table)
     sets = {cpu: rows for cpu, rows in others.sets.items() if rows}
     if sets:
         yield _SETS

@@ -5,6 +5,7 @@
   bit by bit.
 * Eight sessions with two threads each run once: one after another, then all at once, each called by a thread of its
   own. What sixteen threads lose on two processors would show in the second time.
+* Before that it says how fast one processor reads what another one has written: see `tools/bench_processors.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from glowpy.cli.bench_peers import Contestant
 from glowpy.cli.model import load_model
 from glowpy.cli.output import print_table
 from tools.bench_command import number, saying_errors, whole_number
+from tools.bench_processors import processors
 from tools.bench_rounds import interleaved
 from tools.bench_rows import ThreadsRow
 from tools.bench_subjects import TABLE, Subject, networks, prepared
@@ -98,16 +100,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=number, default=0.2, help="at least so long per round")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    rows = []
+    rows, used = [], processors()
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.models:
             with prepared(name, Path(scratch), small=options.small, keep=False) as subject:
                 rows.append(measure(subject, options.rounds, options.seconds))
     if options.json:
-        sys.stdout.write(json.dumps({"rows": list(map(asdict, rows))}) + "\n")
+        figures = {"processors": used and asdict(used), "rows": list(map(asdict, rows))}
+        sys.stdout.write(json.dumps(figures) + "\n")
     else:
         heads = [ThreadsRow.HEADS[0], *(f">{head}" for head in ThreadsRow.HEADS[1:])]
         print_table("", heads, [row.cells for row in rows], whole=True)
+        sys.stdout.write(f"{used}\n" if used else "")
     return int(not all(row.same_bits for row in rows))
 
 

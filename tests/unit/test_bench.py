@@ -21,6 +21,7 @@ from glowpy.core.tensor import Array
 from tools import bench, bench_extents, bench_opening, bench_threads
 from tools.bench import main, parse, prepare, table
 from tools.bench_page import Others, write_page
+from tools.bench_processors import Processors, shared_cache
 from tools.bench_rounds import interleaved, time_once
 from tools.bench_rows import Row, ThreadsRow, geometric_mean
 from tools.bench_subjects import Subject, prepared
@@ -100,7 +101,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     about, against = {"processor": "a fast one", "clock": "cpu"}, ["onnxruntime", "ncnn"]
     threads = [ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)]
     sets = {"x86-64-v2": [], "x86-64-v3": ROWS}
-    others = Others(threads, sets)
+    others = Others(threads, "Both are near.", sets)
     write_page(path, about, ROWS, against, others, rounds=3, seconds=0.5, tolerance=1e-3)
     text = path.read_text(encoding="utf-8")
     assert "| processor | a fast one |" in text
@@ -110,6 +111,7 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "| **all**, geometric mean |  |  |  |  | 1.00 | 0.50 | 1.00 |" in text
     assert "* lstm, glowpy: wrong by 1" in text
     assert "| bert | 4.00 | 2.00 | 2.00 | yes | 16.0 | 15.5 | 1.03 |" in text
+    assert "threads at once. Both are near.\n\n| network |" in text
     assert "For x86-64-v3:\n\n| network | first input | glowpy ms | openvino ms" in text
     assert "For x86-64-v2" not in text
     assert "(speed.svg)" in text
@@ -184,10 +186,26 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (head,) = [line for line in capsys.readouterr().out.splitlines() if "1 thread ms" in line]
     assert all(name in head for name in ThreadsRow.HEADS)
     assert bench_threads.main([*options, "--json"]) == 0
-    (row,) = [ThreadsRow(**row) for row in json.loads(capsys.readouterr().out)["rows"]]
+    figures = json.loads(capsys.readouterr().out)
+    if used := figures["processors"]:
+        assert min(used["own"], used["other"]) > 0
+        assert f"that processor {used['first']} has written at" in str(Processors(**used))
+    (row,) = [ThreadsRow(**row) for row in figures["rows"]]
     assert row.same_bits
     assert min(row.one, row.two, row.speedup, row.apart, row.together, row.gain) > 0
     assert len(row.cells) == len(ThreadsRow.HEADS)
+
+
+def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:
+    for index, (level, size, users) in enumerate(
+        [(1, "32K", "3"), (2, "1M", "2-3"), (3, "8M", "0-4,7")]
+    ):
+        folder = tmp_path / "cpu3" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("level", level), ("size", size), ("shared_cpu_list", users)):
+            (folder / name).write_text(f"{text}\n")
+    largest = {second: shared_cache(3, second, tmp_path) for second in (2, 4, 5, 7)}
+    assert largest == {2: "L3 of 8M", 4: "L3 of 8M", 5: "", 7: "L3 of 8M"}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from statistics import median
 from threading import Barrier
 from typing import Literal
 
@@ -31,7 +33,7 @@ from glowpy.llvm.objects import compile_objects, load_objects
 from glowpy.support.cache import Key, read, write
 from glowpy.support.progress import report
 
-__all__ = ["Access", "Peaks", "peaks_of"]
+__all__ = ["Access", "Peaks", "passing_on", "peaks_of"]
 
 Access = Literal["read", "write"]
 
@@ -46,6 +48,9 @@ _LEAST_BUSY = 0.75
 
 _FILL = 1
 """What memory holds before it is read: pages that nobody has written are one page of zeros, which a cache holds."""
+
+_PASSED, _PASSINGS = 1 << 20, 31
+"""Bytes that one processor writes and another one reads, and how often; the median counts."""
 
 _SUMS, _UNROLLED = 12, 8
 """Sums that multiply-adds go to, as many as registers of any processor hold; vectors that a step reads or writes."""
@@ -115,6 +120,34 @@ def peaks_of(target: CpuTarget, threads: int, *, fresh: bool = False) -> Peaks:
     return Peaks(fields["threads"], fields["flops"], pairs["read"], pairs["write"])
 
 
+def passing_on(target: CpuTarget, writer: int, reader: int) -> tuple[float, float]:
+    """Bytes a second that a processor reads of a megabyte that it has just written, and that another one has.
+
+    The second is close to the first where both share a cache, and to that of memory where they do not. Linux only.
+    """
+    loaded, steps = _loaded(target), _PASSED // (4 * target.variant.machine.lanes * _UNROLLED)
+    loops: dict[Access, _Loop] = {"read": _loop(loaded, "read"), "write": _loop(loaded, "write")}
+    area = aligned_array(_PASSED)
+    area.fill(_FILL)
+
+    def timed(access: Access) -> float:
+        start = time.perf_counter()
+        loops[access](address_of(area), steps, 1)
+        return time.perf_counter() - start
+
+    with (
+        ThreadPoolExecutor(1, "", os.sched_setaffinity, (0, {reader})) as own,
+        ThreadPoolExecutor(1, "", os.sched_setaffinity, (0, {writer})) as other,
+    ):
+        seconds: list[list[float]] = [[], []]
+        for _ in range(_PASSINGS):
+            for pool, times in zip((own, other), seconds, strict=True):
+                pool.submit(timed, "write").result()
+                times.append(own.submit(timed, "read").result())
+    mine, others = (_PASSED / median(times) for times in seconds)
+    return mine, others
+
+
 _Loop = Callable[[int, int, int], None]
 """The address of memory, its size in steps, how many rounds."""
 
@@ -122,8 +155,7 @@ _Loop = Callable[[int, int, int], None]
 def _measured(target: CpuTarget, threads: int) -> Peaks:
     """By turns, so that what else the machine does hits all of them."""
     lanes = target.variant.machine.lanes
-    (code,) = compile_objects([_text(target)], target.machine, [], use_cache=True)
-    loaded = load_objects(target.machine, [code])
+    loaded = _loaded(target)
     multiply, rounds = _loop(loaded, "multiply"), 0.0
     loops: dict[Access, _Loop] = {"read": _loop(loaded, "read"), "write": _loop(loaded, "write")}
     passes = {access: [0.0] * len(_SIZES) for access in loops}
@@ -150,6 +182,11 @@ def _curve(passes: Sequence[float], threads: int) -> tuple[tuple[int, float], ..
     rates = np.multiply(passes, _SIZES) * threads
     least = np.maximum.accumulate(rates[::-1])[::-1]
     return tuple(zip(_SIZES, least.tolist(), strict=True))
+
+
+def _loaded(target: CpuTarget) -> LoadedCode:
+    (code,) = compile_objects([_text(target)], target.machine, [], use_cache=True)
+    return load_objects(target.machine, [code])
 
 
 def _loop(code: LoadedCode, name: str) -> _Loop:
