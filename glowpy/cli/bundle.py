@@ -39,6 +39,13 @@ _SHOWN_INSTRUCTIONS = 8
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 
 
+def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    del ctx, param
+    if value is not None:
+        note = "give --parallel for an entry point that shares its work among threads of yours"
+        raise UserError("--threads: a bundle begins no threads", note=note)
+
+
 @click.command(cls=Verb)
 @click.argument("models", nargs=-1, required=True, shell_complete=complete_file)
 @click.option("-o", "--output", type=OutputFolder(), help="The folder to write to.")
@@ -75,6 +82,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_]")
 @click.option(
     "--parallel", is_flag=True, help="Add an entry point that takes a parallel_for of the caller's."
 )
+@click.option("--threads", hidden=True, expose_value=False, callback=_refuse_threads)
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
 @shape_option()

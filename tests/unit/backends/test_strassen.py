@@ -177,7 +177,7 @@ def test_decisions_keep_to_what_the_kernel_knows() -> None:
 def test_what_was_decided_is_explained() -> None:
     text = compilation(network("f32[200x1120]", 1024), CpuBackend()).text("strategy")
     assert text.startswith("%dot = cpu_strassen: rows 200, depth 1120, columns 1024, direct ")
-    assert re.search(r"direct [\d,]+ cycles, \d+x\d [\d,]+ cycles", text)
+    assert re.search(r"direct [\d,]+ cycles,\s+\d+x\d [\d,]+ cycles", text)
     assert re.search(r"^  tile_pixels=\d+, tile_vectors=\d+, slab=\d+, bands=", text, re.M)
     assert re.search(r"^  \d+ units, inner loops: chained \d+x\d", text, re.M)
     assert "overridden" not in text

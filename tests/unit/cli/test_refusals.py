@@ -125,6 +125,7 @@ CASES = [
     ("run net.glow --check-with rival", "'rival' is not one of"),
     ("run net.glow --repeat 0", "--repeat"),
     ("run net.glow --backend abacus", "abacus"),
+    ("bundle net.glow -o out --threads 2", "--threads: a bundle begins no threads"),
     ("bundle net.glow net.glow -o out", "expected models with different names, got 'net' twice"),
     ("bundle net.glow -o net.txt", "net.txt"),
     ("verify missing", "missing"),

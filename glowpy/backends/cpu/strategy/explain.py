@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from math import prod
+from textwrap import wrap
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (
@@ -47,6 +48,9 @@ from glowpy.support.symbolic import Dim, Expr, highest, likely_extent
 from glowpy.support.text import Attr
 
 __all__ = ["Explanation", "Row", "explain", "explanations_text"]
+
+_WIDTH, _JOINT = 160, "\xa0"
+"""Of the lines that say what a product is, and what keeps a name and its number on one of them."""
 
 _SHOWN = 6
 """Candidates of each product: the best ones."""
@@ -347,11 +351,15 @@ def explanations_text(explanations: Iterable[Explanation], *, as_json: bool) -> 
 
 
 def _text(e: Explanation) -> str:
-    numbers = ", ".join(f"{name} {value}" for name, value in e.problem.items())
+    numbers = [f"{name} {value}".replace(" ", _JOINT) for name, value in e.problem.items()]
+    head = f"%{e.name} = {e.mnemonic}{e.function and f' in @{e.function}'}: {', '.join(numbers)}"
+    head_lines = wrap(
+        head, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
     decided = ", ".join(f"{name}={value}" for name, value in e.decision.items())
     by = " (tuned)" if e.tuned else " (overridden)" if e.overridden else ""
     lines = [
-        f"%{e.name} = {e.mnemonic}{e.function and f' in @{e.function}'}: {numbers}",
+        *(line.replace(_JOINT, " ") for line in head_lines),
         f"  {decided}{by}",
         f"  {e.units} units" + (f", inner loops: {', '.join(e.loops)}" if e.loops else ""),
     ]
