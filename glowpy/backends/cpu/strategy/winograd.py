@@ -36,7 +36,7 @@ _CYCLES_PER_POINT = 3.0
 """To spread or to collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
 _LEAST_GAIN = 0.9
 """Of the direct algorithm's cycles. What is about as fast is better computed exactly, from fewer weights."""
-_ALIKE = 1.08
+_ALIKE = 1.05
 """Decisions that take so many times as long as the best are as good, if they have fewer weights."""
 _FROM_MEMORY = 0.6
 """Weights that no cache holds until the network is run again come at this part of `Machine.third_rate`."""
