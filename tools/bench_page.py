@@ -42,7 +42,7 @@ _THREADS = """
 ## Two threads
 
 By turns, of the wall. Eight sessions have two threads each; they are called one after another, and then by eight
-threads at once. {processors}
+threads at once.{processors}
 
 {table}
 """
@@ -158,7 +158,9 @@ def _other_tables(others: Others) -> Iterator[str]:
             *(row.cells for row in others.threads),
         ]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-        yield _THREADS.format(processors=others.processors, table=table)
+        yield _THREADS.format(
+            processors=f" {others.processors}" if others.processors else "", table=table
+        )
     sets = {cpu: rows for cpu, rows in others.sets.items() if rows}
     if sets:
         yield _SETS

@@ -41,7 +41,7 @@ class Processors:
         return (
             f"Processor {self.second} reads a megabyte that it has just written at {self.own / 1e9:.0f} GB/s, and one "
             f"that processor {self.first} has written at {self.other / 1e9:.0f} GB/s. The system says that they "
-            f"{system}, of which a virtual machine may be told otherwise."
+            f"{system}; in a virtual machine that may be wrong."
         )
 
 
@@ -59,10 +59,12 @@ def shared_cache(first: int, second: int, system: Path) -> str:
     """The largest cache that two processors share, by the files of the folder `system`; empty without any."""
     shared = ""
     for cache in sorted((system / f"cpu{first}" / "cache").glob("index*")):
+        # A system leaves out what it does not know.
         level, size, users = (
-            (cache / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")
+            (cache / name).read_text().strip() if (cache / name).exists() else ""
+            for name in ("level", "size", "shared_cpu_list")
         )
-        ends = (part.partition("-") for part in users.split(","))
+        ends = (part.partition("-") for part in users.split(",") if part)
         if any(int(low) <= second <= int(high or low) for low, _, high in ends):
-            shared = f"L{level} of {size}"
+            shared = f"L{level} of {size}" if size else f"L{level}"
     return shared

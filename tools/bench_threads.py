@@ -5,7 +5,7 @@
   bit by bit.
 * Eight sessions with two threads each run once: one after another, then all at once, each called by a thread of its
   own. What sixteen threads lose on two processors would show in the second time.
-* Before that it says how fast one processor reads what another one has written: see `tools/bench_processors.py`.
+* Last it says how fast one processor reads what another one has written: see `tools/bench_processors.py`.
 """
 
 from __future__ import annotations

@@ -93,9 +93,8 @@ def _differentiate_fourier_transform(
     scaled = f.create_mul(n.name, back, scale)
     zeros = (0,) * (input.rank - 2)
     kept = least(rows, input.shape[-2])
-    type = input.with_shape(
-        (*input.shape[:-2], kept, input.shape[-1])
-    )  # without imaginary parts if real
+    # What is scaled has imaginary parts, even where the signal is real.
+    type = input.with_shape((*input.shape[:-2], kept, input.shape[-1]))
     taken = f.create_slice(n.name, type, scaled, (*zeros, 0, 0), (1,) * input.rank)
     return [
         f.create_pad(n.name, taken, (*zeros, 0, 0, *zeros, input.shape[-2] - kept, 0), 0.0),

@@ -62,8 +62,9 @@ INLINE float exp_rest_f32(float x) {
   return z * (high * x + 0x1.fffffcp-2f) + x;
 }
 
-/// exp(x) for x up to 89. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is exact. The bits of
-/// `shifted` end with k + 254, which is the sum of the exponents of two powers of two: one alone would overflow.
+/// exp(x) for x up to 89. Cody and Waite: x = k ln 2 + r with ln 2 in two parts, the first of 15 bits, so that k times it is
+/// exact. The bits of `shifted` end with k + 254, which is the sum of the exponents of two powers of two: one alone would
+/// overflow.
 INLINE float exp_below_89_f32(float x) {
   x = x < -105.0f ? -105.0f : x;
   float shifted = x * 0x1.715476p+0f + (ROUNDER_F32 + 254.0f);

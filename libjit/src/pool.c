@@ -159,10 +159,12 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
      overlap. How many channels these are. */                                                                          \
   INLINE dim_t NAME##_whole_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
-    dim_t full = pool.channels / LANES_OF(T);                                                                          \
+    dim_t full = pool.channels / LANES_OF(T), all = (pool.channels + LANES_OF(T) - 1) / LANES_OF(T);                   \
     if (libjit_small || full == 0 || into.channel != 1 || out_of.channel != 1) return 0;                               \
     dim_t most = pool.axes[2].result == 1 ? LONG_VECTORS : POOL_VECTORS;                                               \
-    dim_t times = (full + most - 1) / most, vectors = (full + times - 1) / times;                                      \
+    dim_t times = (all + most - 1) / most;                                                                             \
+    if (times == 1 && all > full) times = 2; /* a single call would read beyond the last channel */                    \
+    dim_t vectors = (all + times - 1) / times;                                                                         \
     for (dim_t c = 0; c < pool.channels; c += vectors * LANES_OF(T)) {                                                 \
       dim_t at = min_dim(c, pool.channels - vectors * LANES_OF(T));                                                    \
       NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, vectors, divisor);                            \

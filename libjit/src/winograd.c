@@ -256,8 +256,8 @@ KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const flo
         dim_t valid = min_dim(block, channels - b * block), vectors = ceil_div(valid, LANES);
         dim_t channel = member * channels + b * block;
         for (dim_t i = 0; i < block; i++) start[i] = i < valid ? bias[channel + i] : 0;
-        // A tile fetches something for later: a vector of each row of the weights of the next point, and the last ones what is
-        // about to be stored to.
+        // A tile fetches something for later: of each row of the weights of the next point a vector, or two where tiles are
+        // fewer than vectors; and the last ones what is about to be stored to.
         pieces_t pieces = {0};
         if (result)
           pieces = pieces_of_slab(result + image * height * width * result_shape->at[3] + channel, result_shape,

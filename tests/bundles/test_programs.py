@@ -46,10 +46,11 @@ def check(verification: Verification, networks: int, builds: set[str]) -> None:
 
 @NATIVE
 @first_use_of_zig
+# The dynamic one is for x86-64-v2, whose kernels no test of libjit runs.
 @pytest.mark.parametrize(
     ("name", "api"),
     [*product(["mlp", "squeezenet"], ["static", "dynamic"]), ("resnet50", "dynamic")],
-)  # with x86-64-v2, whose kernels no test of libjit runs
+)
 def test_native(name: str, api: str, tmp_path: Path) -> None:
     need("gcc")
     target = {"static": "x86-64-v3", "dynamic": "x86-64-v2"}[api]

@@ -198,14 +198,15 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:
     for index, (level, size, users) in enumerate(
-        [(1, "32K", "3"), (2, "1M", "2-3"), (3, "8M", "0-4,7")]
+        [(1, "32K", "3"), (2, "1M", "2-3"), (3, "8M", "0-4,7"), (3, "8M", ""), (4, "", "3,8")]
     ):
         folder = tmp_path / "cpu3" / "cache" / f"index{index}"
         folder.mkdir(parents=True)
         for name, text in (("level", level), ("size", size), ("shared_cpu_list", users)):
-            (folder / name).write_text(f"{text}\n")
-    largest = {second: shared_cache(3, second, tmp_path) for second in (2, 4, 5, 7)}
-    assert largest == {2: "L3 of 8M", 4: "L3 of 8M", 5: "", 7: "L3 of 8M"}
+            if text:  # systems leave out what they do not know
+                (folder / name).write_text(f"{text}\n")
+    largest = {second: shared_cache(3, second, tmp_path) for second in (2, 4, 5, 7, 8)}
+    assert largest == {2: "L3 of 8M", 4: "L3 of 8M", 5: "", 7: "L3 of 8M", 8: "L4"}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")

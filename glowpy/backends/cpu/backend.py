@@ -108,7 +108,7 @@ class CpuBackend(Backend):
 
     @property
     def tuned_busy(self) -> float:
-        """The share of the time of the last measurements for which this process had a processor, at most 1."""
+        """The share of the time of all measurements for which this process had a processor, at most 1."""
         return self._chooser.busy if isinstance(self._chooser, Tuner) else 1.0
 
     @property

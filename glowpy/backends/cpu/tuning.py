@@ -193,7 +193,7 @@ class Tuner(Chooser):
 
     @property
     def busy(self) -> float:
-        """The share of the time of the last measurements for which they had a processor, at most 1; 1 without any."""
+        """The share of the time of all measurements for which they had a processor, at most 1; 1 without any."""
         return min(self._used / self._elapsed, 1.0) if self._elapsed else 1.0
 
     def choose(self, n: Node, ways: Iterable[W]) -> W:
@@ -217,7 +217,6 @@ class Tuner(Chooser):
         ]
         open_ones.sort(key=lambda pair: -pair[1].cycles)
         chosen = self._affordable(open_ones)
-        self._elapsed = self._used = 0.0
         end, cycles = self._clock() + self._seconds, sum(one.cycles for _, one in chosen)
         for number, (key, question) in enumerate(chosen):
             report("tune", number, len(chosen))
