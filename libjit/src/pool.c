@@ -107,11 +107,12 @@ INLINE bool is_first_met(pool_t pool, dim_t h, dim_t w) {
 }
 
 /// How far below a tap, in elements, the same tap of the next row of windows lies. That one is fetched with it, one row of
-/// windows ahead: rows of windows that overlap read rows of the image again by turns, which prefetchers of processors do not
-/// follow. 0 without such rows.
+/// windows ahead, where prefetchers of processors do not follow: rows of windows that overlap read rows of the image again by
+/// turns, and between pixels there may be channels of other tensors, as in a concat. 0 where they do.
 INLINE dim_t next_row(pool_t pool, steps_t steps) {
   axis_t rows = pool.axes[1];
-  return LANES > 1 && rows.result > 1 && rows.stride < rows.kernel ? rows.stride * steps.pixels[1] : 0;
+  bool overlap = rows.stride < rows.kernel, gaps = steps.pixels[2] != pool.channels;
+  return LANES > 1 && rows.result > 1 && (overlap || gaps) ? rows.stride * steps.pixels[1] : 0;
 }
 
 /// Runs its body for each tap (h_, w_) inside the image, with OFFSET where it is in the image.
