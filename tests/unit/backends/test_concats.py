@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import backend_of, compilation
@@ -108,3 +110,18 @@ def test_products_read_slices_where_they_are() -> None:
     instructions = compilation(module, backend_of("cpu")).program.ir.instructions
     assert not [inst for inst in instructions if isinstance(inst, ExtractTensorInst | CopyInst)]
     check_on_cpu(module, arrays_for(module.placeholders, 5))
+
+
+@pytest.mark.parametrize("channels", [16, 24])
+def test_pools_fetch_ahead_between_other_channels(channels: int) -> None:
+    """The next row of windows, where prefetchers of processors do not see it coming; of whole pixels they do."""
+    module = Module()
+    x = module.create_placeholder("x", Type(ElemKind.F32, (1, 8, 8, channels))).value
+    f = module.create_function("main")
+    part = f.create_slice("part", Type(ElemKind.F32, (1, 8, 8, 16)), x, (0,) * 4, (1,) * 4).result
+    pooled = f.create_max_pool("p", part, (2, 2), (2, 2), (0,) * 4, (1, 1)).result
+    f.create_save("save", pooled, module.create_placeholder("y", pooled.type))
+    check_on_cpu(module, arrays_for(module.placeholders, 5))
+    backend = CpuBackend(CpuOptions("x86_64-linux-gnu"))
+    code = backend.emit(compilation(module, backend).program, "asm")
+    assert ("prefetch" in code) == (channels > 16)
