@@ -26,7 +26,7 @@ from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
-from glowpy.backends.cpu.options import CpuOptions, Timed
+from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions, Timed
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
@@ -94,8 +94,8 @@ class CpuBackend(Backend):
         self.options = options or CpuOptions()
         self.target = resolve_target(self.options)
         self._kernels = Kernels(self.libraries, self.target.variant)
-        if self.options.threads < 0:
-            raise UserError(f"expected at least 0 threads, got {self.options.threads}")
+        if not 0 <= self.options.threads <= MOST_THREADS:
+            raise UserError(f"expected 0 to {MOST_THREADS:,} threads, got {self.options.threads:,}")
         self._workers: Workers | None = None
         self._chooser: Chooser = BY_MODEL
         if self.options.tune is not None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CpuOptions", "Optimize", "Timed"]
+__all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Timed"]
+
+MOST_THREADS = 1024
+"""More than any processor has, and few enough for every system to begin them."""
 
 Optimize = Literal["speed", "size"]
 Timed = Literal["", "wall", "cpu"]
@@ -35,8 +38,8 @@ class CpuOptions:
         tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
             before; 0 uses that alone, None not even that: the model of the processor decides. Results may then differ
             in their last bits from one machine to another, and are the same for any number of threads.
-        threads: How many threads compute, the calling one among them; 0 for as many as the process may use processors.
-            Results have the same bits for any number.
+        threads: How many threads compute, the calling one among them, at most MOST_THREADS; 0 for as many as the
+            process may use processors. Results have the same bits for any number.
     """
 
     target: str = ""

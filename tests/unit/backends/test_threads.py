@@ -311,8 +311,9 @@ def test_the_child_of_a_fork_has_threads_of_its_own(tmp_path: Path) -> None:
 
 
 def test_wrong_numbers_of_threads() -> None:
-    with pytest.raises(UserError, match="expected at least 0 threads, got -1"):
-        CpuBackend(CpuOptions(threads=-1))
+    for threads, text in ((-1, "-1"), (99_999_999, "99,999,999")):
+        with pytest.raises(UserError, match=f"expected 0 to 1,024 threads, got {text}"):
+            CpuBackend(CpuOptions(threads=threads))
     with pytest.raises(UserError, match="the interpreter backend has no option 'threads'"):
         InferenceSession(onnx_model(), backend="interpreter", threads=2)
     with pytest.raises(UserError, match="expected threads among the options of the backend"):
