@@ -10,6 +10,7 @@ import click
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.tuning import Tuned
+from glowpy.support.cache_folder import cache_folder
 
 __all__ = ["tuning_figures", "tuning_of", "tuning_text"]
 
@@ -20,7 +21,7 @@ _LEAST_BUSY = 0.9
 def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
     """What a backend knows of the products it has compiled; None unless it was to find out.
 
-    Warns on standard error if other work had the processor while it measured.
+    Warns on standard error if other work had the processor while it measured, and if nothing keeps what was measured.
     """
     if not isinstance(backend, CpuBackend) or backend.options.tune is None:
         return None
@@ -30,6 +31,8 @@ def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
             "measured, and its caches as well; to measure again: glowpy cache clear",
             err=True,
         )
+    if cache_folder() is None and not all(one.kept for one in backend.tuned):
+        click.echo("warning: the cache is off: what --tune has measured is not kept", err=True)
     return backend.tuned
 
 
@@ -40,7 +43,10 @@ def tuning_text(tuned: Sequence[Tuned]) -> str:
         [one.gain for one in tuned if one.taken],
     )
     if not tuned:
-        return "tuning: nothing is known of any product; --tune with more seconds measures those there are"
+        return (
+            "tuning: nothing is known of any product; --tune with more seconds measures those of fixed shapes that "
+            "there are several ways to compute"
+        )
     known = "1 product is" if len(tuned) == 1 else f"{len(tuned)} products are"
     text = f"tuning: {known} known, {len(tuned) - kept} measured now"
     if not changed:

@@ -15,6 +15,7 @@ from glowpy import CpuBackend, CpuOptions, Module, UserError
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
+from glowpy.backends.cpu.strategy.explain import explain
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.variant import variant_named
@@ -299,7 +300,7 @@ def test_real_products_are_measured_and_explained() -> None:
 def test_products_that_are_alike_have_the_same_explanation() -> None:
     """They are measured once, under the name of the first."""
     module, rng = Module(), np.random.default_rng(0)
-    x = module.create_placeholder("x", parse_type("f32[1x3x3x32]")).value
+    x = module.create_placeholder("x", parse_type("f32[1x12x12x32]")).value
     f = module.create_function("main")
     for name in ("first", "second"):
         filter = module.create_constant("w", rng.standard_normal((32, 3, 3, 32), np.float32))
@@ -311,6 +312,34 @@ def test_products_that_are_alike_have_the_same_explanation() -> None:
     text = compilation(module, backend).text("strategy")
     assert [one.name for one in backend.tuned] == ["first"]
     assert text.count("not by Winograd: measured to be slower, or not exact enough") == 2
+
+
+@pytest.mark.usefixtures("second_wins")
+def test_nothing_is_kept_without_a_cache(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")
+    backend = CpuBackend(CpuOptions(tune=1000))
+    compilation(mixed(), backend).compiled  # noqa: B018
+    assert len(tuning_of(backend) or ()) == 3
+    assert "the cache is off: what --tune has measured is not kept" in capsys.readouterr().err
+
+
+def test_what_was_not_tried_was_not_measured_to_be_slower() -> None:
+    """An algorithm that the model finds far slower is none of the ways."""
+    module, rng = Module(), np.random.default_rng(0)
+    x = module.create_placeholder("x", parse_type("f32[16x64]")).value
+    f = module.create_function("main")
+    weights = module.create_constant("w", rng.standard_normal((64, 32), np.float32))
+    product = f.create_mat_mul("product", x, weights)
+    f.create_save("save", product, module.create_placeholder("y", product.result.type))
+    backend = CpuBackend(CpuOptions("x86_64-linux-gnu", "x86-64-v3"))
+    program = compilation(module, backend).program
+    machine_for = backend.target.variant.machine_for
+    (one,) = explain(program, machine_for, measured=["product"])
+    (same,) = explain(program, machine_for)
+    assert one.declined == same.declined
+    assert "more than" in one.declined["Strassen"]
 
 
 @pytest.mark.usefixtures("second_wins")

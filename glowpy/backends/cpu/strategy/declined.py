@@ -8,7 +8,7 @@ from typing import Protocol
 
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuMatmulInst
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.backends.cpu.strategy.product import Problem, cheapest
+from glowpy.backends.cpu.strategy.product import WORTH_TRYING, Problem, cheapest
 from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
 from glowpy.backends.cpu.strategy.winograd import choose_winograd, winograd_decisions
 from glowpy.backends.cpu.strategy.work import has_pads
@@ -47,11 +47,11 @@ def declined(
     def reason(ways: Mapping[str, _Decision], best: _Decision | None) -> str:
         if exact:
             return "products are to be exact"
-        if tuned:
+        name, way = min(ways.items(), key=lambda item: item[1].cycles)
+        if tuned and way.cycles <= WORTH_TRYING * direct:
             return "measured to be slower, or not exact enough"
         if best is not None:
             return "with these weights it is not exact enough"
-        name, way = min(ways.items(), key=lambda item: item[1].cycles)
         than = "not enough below" if way.cycles < direct else "more than"
         return f"{way.cycles:,.0f} cycles with {name}, {than} {direct:,.0f} directly"
 
