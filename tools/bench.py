@@ -40,7 +40,7 @@ from glowpy.cli.model import load_model
 from glowpy.cli.output import print_table
 from glowpy.llvm.machine import host_cpu
 from glowpy.support.errors import UserError
-from tools.bench_command import number, saying_errors, usable_core, whole_number
+from tools.bench_command import number, output_file, saying_errors, usable_core, whole_number
 from tools.bench_page import Others, write_page
 from tools.bench_processors import Processors
 from tools.bench_rounds import interleaved
@@ -182,7 +182,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     say("--core", type=usable_core, help="the core to run on; the last one if left out")
     say("--keep", type=Path, help="a folder for the networks' files, which stay")
-    say("--write", type=Path, help="a page of Markdown to write, with a picture beside it")
+    say("--write", type=output_file, help="a page of Markdown to write, with a picture beside it")
     say("--json", action="store_true")
     options = parser.parse_args(argv)
     if others := set(options.against) - set(RUNTIMES):

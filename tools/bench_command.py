@@ -12,10 +12,17 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from glowpy.cli.verb import Number
+from glowpy.cli.verb import Number, OutputFile
 from glowpy.support.errors import UserError
 
-__all__ = ["existing_file", "number", "saying_errors", "usable_core", "whole_number"]
+__all__ = [
+    "existing_file",
+    "number",
+    "output_file",
+    "saying_errors",
+    "usable_core",
+    "whole_number",
+]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -38,6 +45,11 @@ number = _of(Number())
 
 whole_number = _of(click.IntRange(1))
 """A whole number of at least 1."""
+
+
+def output_file(text: str) -> Path:
+    """A file that can be written, as far as one can tell before. Raises UserError for one that cannot."""
+    return Path(OutputFile().convert(text, None, None))
 
 
 def usable_core(text: str) -> int:

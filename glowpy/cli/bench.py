@@ -171,12 +171,13 @@ def bench(
     count = threads or usable_cores()
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
-    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, _chosen_core(core, count), clock)
+    chosen = _chosen_core(core, count)
+    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock)
     options = CpuOptions(threads=count, exact=exact)
     own = machine_code_backend(backend, replace(options, tune=tune), settings)
     twin = machine_code_backend(backend, replace(options, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):
-        peaks = peaks_of(own.target, count, fresh=fresh_peaks)
+        peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
     sources = [Source(model, shapes, constants, name, backend, state) for model in models]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]

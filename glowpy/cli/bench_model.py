@@ -52,6 +52,9 @@ _ROUNDS = 10
 _RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-3
 """Other runtimes may add up in another order; a wrong kernel is off by far more."""
 
+_QUIET, _MOST_SETTLING = 0.02, 1.0
+"""Seconds for which other threads are to be at rest before anything is timed, and how long that is waited for."""
+
 _OWN, _TWIN = "glowpy", "glowpy, timed by layers"
 
 
@@ -66,6 +69,7 @@ class Plan:
         seed: For inputs that it says nothing of, which are random.
         peers: Other runtimes.
         ncnn_models: Where ncnn finds models.
+        threads: How many threads compute, of other runtimes too.
         core: What the process is pinned to; None for wherever it may run.
         clock: A name of CLOCKS.
     """
@@ -76,6 +80,7 @@ class Plan:
     seed: int
     peers: tuple[str, ...]
     ncnn_models: Path | None
+    threads: int
     core: int | None
     clock: str
 
@@ -293,7 +298,7 @@ def measure(
     costs, variant = efforts(program, extents), backend.target.variant
     result = Measured(
         source.path,
-        peaks.threads,
+        plan.threads,
         called + sum(effort.macs for effort in costs),
         called + sum(effort.direct_macs for effort in costs),
         program,
@@ -402,8 +407,19 @@ def _peers(
             result.missing[name] = f"its outputs differ from ours by {farthest:.3g}"
 
 
+def _settle() -> None:
+    """Waits until no other thread of this process computes: those of numpy's products go on for a while."""
+    end = time.perf_counter() + _MOST_SETTLING
+    while time.perf_counter() < end:
+        used = time.process_time()
+        time.sleep(_QUIET)
+        if time.process_time() - used < _QUIET / 10:
+            return
+
+
 def _time(contestants: Sequence[Contestant], plan: Plan, result: Measured) -> None:
     """Fills in the rounds."""
+    _settle()
     rounds, clock = min(_ROUNDS, plan.repeat), CLOCKS[plan.clock]
     repeat, seconds = -(-plan.repeat // rounds), plan.seconds / rounds
     result.rounds = {contestant.name: [] for contestant in contestants}

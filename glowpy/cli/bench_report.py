@@ -45,7 +45,7 @@ def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, An
         "cores": os.cpu_count(),
         "core": plan.core,
         "clock": plan.clock,
-        "threads": peaks.threads,
+        "threads": plan.threads,
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "versions": {name: text for name in ("glowpy", *PEERS) if (text := _version(name))},
         "gflops": peaks.flops / _GIGA,
@@ -142,16 +142,18 @@ def print_report(
     target: CpuTarget, plan: Plan, results: Sequence[Measured], *, layers: bool
 ) -> None:
     """The machine, the models, and their layers if asked for."""
-    _print_machine(target, results[0].peaks, plan.core)
+    _print_machine(target, results[0].peaks, plan)
     _print_models(results, plan)
     for result in results if layers else ():
         _print_layers(result)
 
 
-def _print_machine(target: CpuTarget, peaks: Peaks, core: int | None) -> None:
+def _print_machine(target: CpuTarget, peaks: Peaks, plan: Plan) -> None:
     """One line on the machine, and one on its peaks."""
-    where = "" if core is None else f" on processor {core}"
-    threads = f"{peaks.threads} thread{'s' * (peaks.threads > 1)}{where}"
+    where = "" if plan.core is None else f" on processor {plan.core}"
+    if plan.threads > peaks.threads:  # which are as many as processors
+        where = f" on {peaks.threads} processor{'s' * (peaks.threads > 1)}"
+    threads = f"{plan.threads} thread{'s' * (plan.threads > 1)}{where}"
     click.echo(f"{processor_name()}, kernels for {target.variant.name}, {threads}")
     rates = [
         f"{peaks.bandwidth('read', size * peaks.threads) / _GIGA:.0f} ({_bytes(size)})"
@@ -213,9 +215,12 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _print_layers(result: Measured) -> None:
-    """A line for each run of instructions, then what all of them take, beside the network without a clock."""
+    """A line for each run of instructions, then what all of them take, beside the network without a clock.
+
+    What was decided is a table of its own, as a terminal has no room for both side by side.
+    """
     columns = ["layer", "in the model", "kernel", ">us", ">share", ">GFLOP/s", ">if direct"]
-    columns += [">GB/s", ">of its roof", "bound by", "decided"]
+    columns += [">GB/s", ">of its roof", "bound by"]
     total = sum(layer.seconds for layer in result.layers)
     rows = [
         [
@@ -229,11 +234,13 @@ def _print_layers(result: Measured) -> None:
             f"{layer.bandwidth / _GIGA:.1f}",
             f"{layer.share_of_roof:.0%}",
             layer.bound,
-            why(layer),
         ]
         for layer in result.layers
     ]
     print_table(Path(result.path).name, columns, rows, whole=True)
+    decided = [[layer.name, text] for layer in result.layers if (text := why(layer))]
+    if decided:
+        print_table("", ["layer", "decided"], decided, whole=True)
     assert result.instrumented is not None
     click.echo(
         f"sum of layers {_milliseconds(total)} ms, a run that times them "

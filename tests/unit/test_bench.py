@@ -244,6 +244,14 @@ def test_a_page_is_of_this_processor(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "--write: expected no --cpu" in capsys.readouterr().err
 
 
+def test_a_page_is_written_to_a_folder_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which is said before anything is measured."""
+    assert main(["--models", "bert", "--write", str(tmp_path / "gone" / "speed.md")]) == 1
+    assert "cannot write there: no folder" in capsys.readouterr().err
+
+
 TOOLS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "bench": (main, ["--against", "onnxruntime", "--models"]),
     "bench_threads": (bench_threads.main, ["--models"]),
