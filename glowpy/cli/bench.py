@@ -9,7 +9,7 @@ from typing import Literal
 
 import click
 
-from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import (
     backend_option,
@@ -38,6 +38,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import print_json, progress
+from glowpy.cli.tuning import tuning_of
 from glowpy.cli.verb import Number, OutputFile, Verb
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
@@ -168,7 +169,7 @@ def bench(
     """
     if "-" in (html, trace):
         raise UserError("expected files for --html and --trace", note="./- is a file")
-    count = threads or usable_cores()
+    count = threads or min(usable_cores(), MOST_THREADS)
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     chosen = _chosen_core(core, count)
@@ -181,6 +182,7 @@ def bench(
     sources = [Source(model, shapes, constants, name, backend, state) for model in models]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]
+    tuning_of(own)  # which warns
     machine = machine_figures(own.target, peaks, plan)
     if html is not None:
         write_text(html, bench_page(machine, results))

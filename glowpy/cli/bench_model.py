@@ -32,7 +32,6 @@ from glowpy.cli.bench_peers import Contestant, loaded, nothing
 from glowpy.cli.compare import compare
 from glowpy.cli.model import Source, is_text, read_inputs
 from glowpy.cli.output import progress
-from glowpy.cli.tuning import tuning_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
@@ -307,8 +306,8 @@ def measure(
         costs,
         sum(effort.least(peaks, variant) for effort in costs),
     )
-    known = tuning_of(backend)
-    result.tuned = known if known is None else known[before:]
+    if backend.options.tune is not None:
+        result.tuned = backend.tuned[before:]
     own = _contestant(_OWN, compiled, feeds, extents)
     contestants = [own]
     stamps: list[_Stamps] = []
@@ -408,7 +407,7 @@ def _peers(
 
 
 def _settle() -> None:
-    """Waits until no other thread of this process computes: those of numpy's products go on for a while."""
+    """Waits, for a second at most, until no other thread computes: those of numpy's products go on for a while."""
     end = time.perf_counter() + _MOST_SETTLING
     while time.perf_counter() < end:
         used = time.process_time()

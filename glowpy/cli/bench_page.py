@@ -47,7 +47,8 @@ def _machine(machine: Mapping[str, Any]) -> Iterator[Element]:
     yield element(
         "p",
         f"{machine['system']}, kernels for {machine['variant']}, {threads}{where}; "
-        f"{', '.join(texts)}. Peak: {machine['gflops']:.1f} GFLOP/s in f32.",
+        f"{', '.join(texts)}. Peak: {machine['gflops']:.1f} GFLOP/s in f32"
+        f"{'' if machine['peak_threads'] == machine['threads'] else ' on all processors'}.",
     )
     rates = [
         (f"{int(size):,}", f"{rate:.1f}", f"{machine['write_gbytes'][size]:.1f}")

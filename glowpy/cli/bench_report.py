@@ -48,6 +48,7 @@ def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, An
         "threads": plan.threads,
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "versions": {name: text for name in ("glowpy", *PEERS) if (text := _version(name))},
+        "peak_threads": peaks.threads,
         "gflops": peaks.flops / _GIGA,
         "read_gbytes": {str(size): rate / _GIGA for size, rate in peaks.read},
         "write_gbytes": {str(size): rate / _GIGA for size, rate in peaks.write},
@@ -238,14 +239,14 @@ def _print_layers(result: Measured) -> None:
         for layer in result.layers
     ]
     print_table(Path(result.path).name, columns, rows, whole=True)
-    decided = [[layer.name, text] for layer in result.layers if (text := why(layer))]
-    if decided:
-        print_table("", ["layer", "decided"], decided, whole=True)
     assert result.instrumented is not None
     click.echo(
         f"sum of layers {_milliseconds(total)} ms, a run that times them "
         f"{_milliseconds(result.instrumented)} ms, one that does not {_milliseconds(result.median)} ms"
     )
+    decided = [[layer.name, text] for layer in result.layers if (text := why(layer))]
+    if decided:
+        print_table("", ["layer", "decided"], decided, whole=True)
 
 
 def kernel_text(layer: Layer) -> str:

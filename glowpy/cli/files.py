@@ -94,7 +94,7 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
         raise LoadError(
             f"cannot read the file: {error.strerror or error}",
             loc=Loc(path),
-            note="check the path; arrays are in .npy, .npz or .pb files",
+            note="arrays are in .npy, .npz or .pb files",
         ) from None
     except (ValueError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
         if "Object arrays" in str(error):

@@ -32,7 +32,9 @@ def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
             err=True,
         )
     if cache_folder() is None and not all(one.kept for one in backend.tuned):
-        click.echo("warning: the cache is off: what --tune has measured is not kept", err=True)
+        click.echo(
+            "warning: the cache is turned off: what --tune has measured is not kept", err=True
+        )
     return backend.tuned
 
 

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
 from glowpy.importer import HostModel, OnnxModel
 from glowpy.onnxruntime.binding import IOBinding
@@ -74,9 +75,9 @@ class InferenceSession:
         if self._options.is_canceled():
             raise ModelLoadCanceled("SessionOptions.set_load_cancellation_flag was called")
         self._options.say_ignored()
-        if self._options.intra_op_num_threads < 0:
+        if not 0 <= self._options.intra_op_num_threads <= MOST_THREADS:
             raise InvalidArgument(
-                f"expected intra_op_num_threads of at least 0, got {self._options.intra_op_num_threads}"
+                f"expected intra_op_num_threads of 0 to {MOST_THREADS:,}, got {self._options.intra_op_num_threads:,}"
             )
         self._profiler: Profiler | None = None
         if self._options.enable_profiling:

@@ -108,7 +108,7 @@ INLINE bool is_first_met(pool_t pool, dim_t h, dim_t w) {
 
 /// How far below a tap, in elements, the same tap of the next row of windows lies. That one is fetched with it, one row of
 /// windows ahead, where prefetchers of processors do not follow: rows of windows that overlap read rows of the image again by
-/// turns, and between pixels there may be channels of other tensors, as in a concat. 0 where they do.
+/// turns, and between pixels there may be channels of other tensors, as in a concat. 0 where they do, or without a next row.
 INLINE dim_t next_row(pool_t pool, steps_t steps) {
   axis_t rows = pool.axes[1];
   bool overlap = rows.stride < rows.kernel, gaps = steps.pixels[2] != pool.channels;

@@ -214,8 +214,11 @@ def test_threads_are_those_of_the_options() -> None:
         backend = session._session._backend
         assert isinstance(backend, glowpy.CpuBackend)
         assert backend.options.threads == count
-    with pytest.raises(state.InvalidArgument, match="at least 0, got -3"):
-        ort.InferenceSession(MODEL, ignoring(intra_op_num_threads=-3))
+    for count, text in ((-3, "-3"), (5000, "5,000")):
+        with pytest.raises(
+            state.InvalidArgument, match=f"intra_op_num_threads of 0 to 1,024, got {text}"
+        ):
+            ort.InferenceSession(MODEL, ignoring(intra_op_num_threads=count))
 
 
 def test_options_of_onnxruntime_are_none_of_glowpys() -> None:

@@ -328,7 +328,7 @@ class CpuBackend(Backend):
 
     def _shared_workers(self, *, use_cache: bool) -> Workers | None:
         """The threads of all functions that this backend compiles; None for one thread."""
-        threads = self.options.threads or usable_cores()
+        threads = self.options.threads or min(usable_cores(), MOST_THREADS)
         if self._workers is None and threads > 1:
             self._workers = load_workers(threads, self.target, use_cache=use_cache)
         return self._workers

@@ -8,7 +8,7 @@ from typing import Literal
 __all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Timed"]
 
 MOST_THREADS = 1024
-"""More than any processor has, and few enough for every system to begin them."""
+"""As many as one could want for a network, and few enough for most systems to begin them."""
 
 Optimize = Literal["speed", "size"]
 Timed = Literal["", "wall", "cpu"]

@@ -322,7 +322,9 @@ def test_nothing_is_kept_without_a_cache(
     backend = CpuBackend(CpuOptions(tune=1000))
     compilation(mixed(), backend).compiled  # noqa: B018
     assert len(tuning_of(backend) or ()) == 3
-    assert "the cache is off: what --tune has measured is not kept" in capsys.readouterr().err
+    assert (
+        "the cache is turned off: what --tune has measured is not kept" in capsys.readouterr().err
+    )
 
 
 def test_what_was_not_tried_was_not_measured_to_be_slower() -> None:

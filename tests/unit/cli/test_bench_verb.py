@@ -246,6 +246,20 @@ def test_other_threads_come_to_rest(busy: int, waits: int, monkeypatch: pytest.M
     assert naps[0] in (waits, waits + 1)
 
 
+def test_nothing_is_timed_before(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    timed = bench_model._runs
+
+    def runs(*arguments: Any) -> list[float]:
+        events.append("timed")
+        return timed(*arguments)
+
+    monkeypatch.setattr(bench_model, "_settle", lambda: events.append("settled"))
+    monkeypatch.setattr(bench_model, "_runs", runs)
+    bench(str(model), "--seconds", "0", "--repeat", "2")
+    assert events == ["settled", "timed", "timed"]
+
+
 def test_a_model_without_products_has_no_rate(tmp_path: Path) -> None:
     path = tmp_path / "net.glow"
     path.write_text(ELEMENTWISE)
