@@ -169,9 +169,7 @@ def bench(
     """
     if "-" in (html, trace):
         raise UserError("expected files for --html and --trace", note="./- is a file")
-    count = threads or min(usable_cores(), MOST_THREADS)
-    if clock == "cpu" and count > 1:
-        raise UserError("--clock cpu: expected one thread", note="leave out --threads")
+    count = _count(threads, clock)
     chosen = _chosen_core(core, count)
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock)
     options = CpuOptions(threads=count, exact=exact)
@@ -192,6 +190,14 @@ def bench(
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
         print_report(own.target, plan, results, layers=layers)
+
+
+def _count(threads: int, clock: str) -> int:
+    """How many threads compute. Raises UserError where their time is not told by a clock."""
+    count = threads or min(usable_cores(), MOST_THREADS)
+    if clock == "cpu" and count > 1:
+        raise UserError("--clock cpu: expected one thread", note="leave out --threads")
+    return count
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:
