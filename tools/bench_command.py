@@ -12,8 +12,9 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from glowpy.cli.verb import Number, OutputFile
+from glowpy.cli.verb import Number
 from glowpy.support.errors import UserError
+from glowpy.support.output_files import check_output_file
 
 __all__ = [
     "existing_file",
@@ -49,7 +50,8 @@ whole_number = _of(click.IntRange(1))
 
 def output_file(text: str) -> Path:
     """A file that can be written, as far as one can tell before. Raises UserError for one that cannot."""
-    return Path(OutputFile().convert(text, None, None))
+    check_output_file(text)
+    return Path(text)
 
 
 def usable_core(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import click
 
-from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import (
     backend_option,
@@ -38,7 +38,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import print_json, progress
-from glowpy.cli.tuning import tuning_of
+from glowpy.cli.tuning import warn_of_tuning
 from glowpy.cli.verb import Number, OutputFile, Verb
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
@@ -180,7 +180,7 @@ def bench(
     sources = [Source(model, shapes, constants, name, backend, state) for model in models]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]
-    tuning_of(own)  # which warns
+    warn_of_tuning(own)
     machine = machine_figures(own.target, peaks, plan)
     if html is not None:
         write_text(html, bench_page(machine, results))
@@ -194,7 +194,7 @@ def bench(
 
 def _count(threads: int, clock: str) -> int:
     """How many threads compute. Raises UserError where their time is not told by a clock."""
-    count = threads or min(usable_cores(), MOST_THREADS)
+    count = CpuOptions(threads=threads).thread_count
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     return count

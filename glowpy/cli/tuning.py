@@ -12,19 +12,22 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.tuning import Tuned
 from glowpy.support.cache_folder import cache_folder
 
-__all__ = ["tuning_figures", "tuning_of", "tuning_text"]
+__all__ = ["tuning_figures", "tuning_of", "tuning_text", "warn_of_tuning"]
 
 _LEAST_BUSY = 0.9
 """What is measured alone on its processor has it for more than this share of the time."""
 
 
 def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
-    """What a backend knows of the products it has compiled; None unless it was to find out.
-
-    Warns on standard error if other work had the processor while it measured, and if nothing keeps what was measured.
-    """
+    """What a backend knows of the products it has compiled, after `warn_of_tuning`; None unless it was to find out."""
     if not isinstance(backend, CpuBackend) or backend.options.tune is None:
         return None
+    warn_of_tuning(backend)
+    return backend.tuned
+
+
+def warn_of_tuning(backend: CpuBackend) -> None:
+    """Says on standard error if other work had the processor while it measured, and if nothing keeps what it found."""
     if backend.tuned_busy < _LEAST_BUSY:
         click.echo(
             f"warning: other processes had the processor for {1 - backend.tuned_busy:.0%} of the time in which --tune "
@@ -35,7 +38,6 @@ def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
         click.echo(
             "warning: the cache is turned off: what --tune has measured is not kept", err=True
         )
-    return backend.tuned
 
 
 def tuning_text(tuned: Sequence[Tuned]) -> str:

@@ -61,7 +61,7 @@ from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
 from glowpy.support.cache import Key, read, write
-from glowpy.support.cores import processor_name, usable_cores
+from glowpy.support.cores import processor_name
 from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
@@ -328,7 +328,7 @@ class CpuBackend(Backend):
 
     def _shared_workers(self, *, use_cache: bool) -> Workers | None:
         """The threads of all functions that this backend compiles; None for one thread."""
-        threads = self.options.threads or min(usable_cores(), MOST_THREADS)
+        threads = self.options.thread_count
         if self._workers is None and threads > 1:
             self._workers = load_workers(threads, self.target, use_cache=use_cache)
         return self._workers

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from glowpy.support.cores import usable_cores
+
 __all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Timed"]
 
 MOST_THREADS = 1024
@@ -56,3 +58,8 @@ class CpuOptions:
     exact: bool = False
     tune: float | None = None
     threads: int = 1
+
+    @property
+    def thread_count(self) -> int:
+        """How many threads compute here."""
+        return self.threads or min(usable_cores(), MOST_THREADS)

@@ -1,6 +1,5 @@
 """`glowpy bench` times nothing while other threads of its process compute."""
 
-import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,18 +7,9 @@ from typing import Any
 import pytest
 
 from glowpy.cli import bench_model
-from glowpy.cli.main import run
-
-NETWORK = """
-module {
-  placeholder %x : f32[10]
-  placeholder %y : f32[10]
-  function @main {
-    %t = tanh(%x) : f32[10]
-    save(%t, %y)
-  }
-}
-"""
+from glowpy.cli.files import write_constants
+from glowpy.graph.printer import print_module
+from tests.bundles.networks import glow, network
 
 
 @pytest.mark.parametrize(("busy", "waits"), [(3, 4), (1000, 50)])
@@ -50,8 +40,10 @@ def test_nothing_is_timed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(bench_model, "_settle", lambda: events.append("settled"))
     monkeypatch.setattr(bench_model, "_runs", runs)
-    path = tmp_path / "net.glow"
-    path.write_text(NETWORK)
-    arguments = ["bench", str(path), "--seconds", "0", "--repeat", "2"]
-    assert run(arguments, io.StringIO(), io.StringIO()) == 0
+    path, constants = tmp_path / "net.glow", tmp_path / "net.npz"
+    module = network("mlp")
+    path.write_text(print_module(module))
+    write_constants(constants, module.constants)
+    often = "--seconds", "0", "--repeat", "2"
+    assert glow("bench", path, "--constants", constants, *often)[0] == 0
     assert events == ["settled", "timed", "timed"]
