@@ -17,9 +17,10 @@ from typing import Any
 import onnx
 from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
-from onnx import external_data_helper, inliner
+from onnx import defs, external_data_helper, inliner
 
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
+from glowpy.importer.onnx.implied import imply_opsets
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
@@ -29,7 +30,7 @@ from glowpy.support.dumped import DECLARATIONS, DOMAIN
 from glowpy.support.errors import LoadError, UnsupportedError, UserError, expect_type
 from glowpy.support.loc import Loc
 
-__all__ = ["MAX_NODES", "NEWEST_OPSETS", "Source", "domain_of", "read_source"]
+__all__ = ["IMPLIED_OPSETS", "MAX_NODES", "NEWEST_OPSETS", "Source", "domain_of", "read_source"]
 
 MAX_NODES = 200_000
 """No graph may have more nodes, functions expanded: a model beyond this is a mistake or an attack."""
@@ -41,6 +42,13 @@ NEWEST_OPSETS = {
     "": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, CONTRIB: 1, NCHWC: 1, DOMAIN: 1,
 }  # fmt: skip
 """For each domain, the newest opset this importer was reviewed for. A later opset may change any operator."""
+
+IMPLIED_OPSETS = {
+    domain: min(version, defs.onnx_opset_version()) if not domain else version
+    for domain, version in NEWEST_OPSETS.items()
+    if domain != DOMAIN
+}
+"""What a model that uses a domain without importing it means: the newest opset of those that come with glowpy."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ def read_source(
             source = _read(Path(model))
     external = _check_texts(source)
     _check_contents(source)
+    imply_opsets(source.proto, IMPLIED_OPSETS)
     for error in _version_problems(source):
         if noted is None:
             raise error
