@@ -164,6 +164,7 @@ class Assumptions:
         self._unique = UniqueNames()
         self._bounds: dict[str, tuple[int, int, int]] = {}
         self._constants: dict[str, str] = {}  # why
+        self._told: dict[str, str] = {}  # those that follow from no compilation
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
         self._equal: dict[str, dict[_Constants, Dim]] = {}  # by what was compiled as 0 or 1
         self._grids: dict[str, _Grid] = {}
@@ -172,8 +173,17 @@ class Assumptions:
         """The same, which what is learned here from now on does not change."""
         other = copy(self)
         other._bounds, other._constants = dict(self._bounds), dict(self._constants)
+        other._told = dict(self._told)
         other._met, other._grids = dict(self._met), dict(self._grids)
         other._equal = {name: dict(meanings) for name, meanings in self._equal.items()}
+        return other
+
+    def unlearned(self) -> Assumptions:
+        """The same without what compiling turned out to need: for code in which other elements are known."""
+        other = copy(self)
+        other._bounds, other._told = dict(self._bounds), dict(self._told)
+        other._constants, other._met = dict(self._told), {}
+        other._equal, other._grids = {}, {}
         return other
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
@@ -294,7 +304,8 @@ class Assumptions:
         """Assumes that some inputs, whose elements are known while compiling, have constant shapes."""
         for name in names:
             dims = [dim for dim in self._declared(name, shapes[name]) if isinstance(dim, str)]
-            self._constants |= dict.fromkeys(dims, f"the elements of '{name}' have to be known")
+            self._told |= dict.fromkeys(dims, f"the elements of '{name}' have to be known")
+        self._constants |= self._told
 
     @property
     def summary(self) -> dict[str, str]:
@@ -321,6 +332,8 @@ class Assumptions:
         }
         meanings = {
             name: f"{equal} = {at_extents(equal, numbers)}"
+            if isinstance(equal, Expr)
+            else f"{equal}"
             for name, equal in self._meanings(extents).items()
             if symbols_of([equal]).keys() <= numbers.keys()
             and at_extents(equal, numbers) != numbers[name]

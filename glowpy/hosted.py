@@ -7,6 +7,7 @@ in, in order, so that what moves and compares integers moves and compares them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, final
 
@@ -54,8 +55,9 @@ class Hosted:
         self._model = model
         self._session_of = session_of
         self._sessions: list[Session] = []
+        self._opening = threading.RLock()
         self._errors: list[UserError] = []
-        self._graph = self._prepared(model.plan)
+        self._graph = self._prepared(model.plan, inner=False)
         raise_all(self._errors)
 
     @property
@@ -108,11 +110,12 @@ class Hosted:
         for session in self._sessions:
             session.close()
 
-    def _prepared(self, plan: HostPlan) -> _Graph:
+    def _prepared(self, plan: HostPlan, *, inner: bool) -> _Graph:
+        """The steps of the model, or of an `inner` graph, which may never be computed: what is wrong with it waits."""
         steps = []
         for step in plan.steps:
             if isinstance(step, Segment):
-                steps.append(self._segment(step))
+                steps.append(self._segment(step, inner=inner))
                 continue
             try:
                 steps.append(self._host_step(step, plan))
@@ -121,9 +124,16 @@ class Hosted:
                 self._errors.append(located(error, self._model.loc(step), f"{operator}: "))
         return _Graph(plan, steps)
 
-    def _segment(self, segment: Segment) -> Step:
-        session = self._session_of(OnnxModel(segment.source))
-        self._sessions.append(session)
+    def _opened(self, segment: Segment) -> Session:
+        model = OnnxModel(segment.source)
+        model.check()
+        with self._opening:
+            session = self._session_of(model)
+            self._sessions.append(session)
+        return session
+
+    def _segment(self, segment: Segment, *, inner: bool) -> Step:
+        opened: list[Session] = [] if inner else [self._opened(segment)]
         inputs, outputs, texts = segment.inputs, segment.outputs, segment.strings
 
         def compute(values: dict[str, HostValue]) -> None:
@@ -136,7 +146,11 @@ class Hosted:
                     if name in texts:
                         feed[name] = _numbered(feed[name], numbers)
             words = np.array(table, object)
-            for name, array in zip(outputs, session.run(outputs, feed), strict=True):
+            if not opened:
+                with self._opening:
+                    if not opened:  # another thread may have
+                        opened.append(self._opened(segment))
+            for name, array in zip(outputs, opened[0].run(outputs, feed), strict=True):
                 values[name] = np.asarray(words[array], object) if name in texts else array
 
         return compute
@@ -146,7 +160,7 @@ class Hosted:
         rule = rule_of(domain_of(node.domain), node.op_type, step.opset)
         if rule is None:
             raise InternalError(f"{node.op_type}: a step without a rule was not refused")
-        bodies = {name: self._prepared(body) for name, body in step.bodies.items()}
+        bodies = {name: self._prepared(body, inner=True) for name, body in step.bodies.items()}
         types = [plan.types.get(name) for name in node.input]
         function = rule(HostNode(node, self._model.source.stores, bodies, types))
         outer = step.outer

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,6 +50,10 @@ __all__ = ["InferenceSession"]
 
 MAX_VALUE = 1 << 16
 """An input of more elements is data, not a shape: compiling for each of its values is refused."""
+_FEW_ELEMENTS = 8
+"""An input of more elements is data, no switch that chooses branches."""
+_FEW_VALUES = 4
+"""After so many values of what chooses branches, the session chooses them itself."""
 
 
 class InferenceSession:
@@ -111,6 +116,7 @@ class InferenceSession:
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = threading.Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
+        self._choice: ValueNeededError | None = None  # for which these have to be known
         self._hosted: Hosted | None = None
         self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
         if isinstance(opened, HostModel):
@@ -119,7 +125,8 @@ class InferenceSession:
             self._hosted = Hosted(opened, self._part)
             return
         self._model = opened
-        self._assumptions = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
+        self._fresh = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
+        self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
         self._state = SessionState(opened, _state_pairs(opened, state))
         inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
         self._dtypes = [
@@ -180,6 +187,7 @@ class InferenceSession:
         with self._lock:
             if self._rounds is None:
                 self._rounds = Hosted(model, self._part)
+                self._specialisations.clear()
         return self._rounds
 
     def __enter__(self) -> Self:
@@ -196,8 +204,11 @@ class InferenceSession:
         """
         if self._hosted is not None:
             return self._hosted.assumptions
+        if self._rounds is not None:
+            return self._rounds.assumptions
         with self._lock:
-            return self._assumptions.summary
+            assumed = [*self._assumptions.values()]
+        return {name: text for one in assumed for name, text in one.summary.items()}
 
     def __repr__(self) -> str:
         ports = [
@@ -343,19 +354,40 @@ class InferenceSession:
     ) -> bool:
         """Notes inputs whose elements must be known.
 
-        False if they were `known`, are kept, or are data: many elements, or floats that decide about branches.
+        False if they were `known`, are kept, or are data: many elements, or floats or more than a few elements that
+        decide about branches.
         """
         names = [name for name in error.inputs if name not in known]
         kept = any(name in self._state.pairs for name in names)
         large = any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs)
+        if kept or not names or large:
+            return False
+        decides = not self._state.pairs and by_rounds(self._model, error).forced
         floats = {info.name for info in self._model.inputs if info.kind.has_fractions}
-        decides = not floats.isdisjoint(error.inputs) and by_rounds(self._model, error).forced
-        if kept or not names or large or (decides and not self._state.pairs):
+        many = any(math.prod(shapes[name]) > _FEW_ELEMENTS for name in error.inputs)
+        if decides and (many or not floats.isdisjoint(error.inputs)):
             return False
         with self._lock:  # another thread may have noted them
-            self._assumptions.know(names, shapes)
+            self._fresh.know(names, shapes)
+            self._assumptions.clear()
+            self._choice = error if decides else self._choice
             self._values = tuple(dict.fromkeys([*self._values, *names]))
         return True
+
+    def _assumed_with(self, known: Hashable) -> Assumptions:
+        """What is assumed where these elements are known: what others need may not fit. The lock is held.
+
+        Raises what chooses branches where too many values of it would be compiled for.
+        """
+        if known not in self._assumptions:
+            if self._choice is not None and len(self._assumptions) >= _FEW_VALUES:
+                raise self._choice
+            latest = next(reversed(self._assumptions.values()), self._fresh)
+            self._assumptions[known] = latest.unlearned()
+            if len(self._assumptions) > self._limit:
+                self._assumptions.popitem(last=False)
+        self._assumptions.move_to_end(known)
+        return self._assumptions[known]
 
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
@@ -370,30 +402,37 @@ class InferenceSession:
             while True:
                 plan = self._fitting(dict(shapes), known)
                 if plan is None:
-                    before = before or self._copied_assumptions()
-                    plan = self._assumed(dict(shapes))
+                    before = before or self._copied_assumptions(known)
+                    plan = self._assumed(dict(shapes), known)
                 compile = partial(self._compiled, plan, values, known)
                 try:
                     return self._specialisations.get((plan, known), (shapes, known), compile)
                 except UndecidedError as error:
-                    before = before or self._copied_assumptions()
+                    before = before or self._copied_assumptions(known)
                     with self._lock:
-                        self._assumptions.learn(error, plan, dict(shapes))
+                        self._assumed_with(known).learn(error, plan, dict(shapes))
+        except (RoundsError, ValueNeededError):
+            if before is not None:
+                self._forget(known, before)
+            raise
         except UserError as error:  # nothing is learned from what cannot be computed
-            before = before or self._copied_assumptions()
-            with self._lock:
-                self._assumptions = before
-            if isinstance(error, ValueNeededError):
-                raise
+            before = before or self._copied_assumptions(known)
+            self._forget(known, before)
             if contradictions := before.contradictions(dict(shapes)):
                 loc = Loc(self._model.file)
                 reasons = [Diagnostic(sentence, loc) for sentence in contradictions]
                 raise UserError.of([*reasons, *error.diagnostics]) from error
             raise
 
-    def _copied_assumptions(self) -> Assumptions:
+    def _copied_assumptions(self, known: Hashable) -> Assumptions:
         with self._lock:
-            return self._assumptions.copy()
+            return self._assumed_with(known).copy()
+
+    def _forget(self, known: Hashable, before: Assumptions) -> None:
+        """Assumes again what was assumed before a call that failed."""
+        with self._lock:
+            if known in self._assumptions:
+                self._assumptions[known] = before
 
     def _fitting(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan | None:
         """The closest plan that there is code of for these shapes and known elements."""
@@ -401,7 +440,7 @@ class InferenceSession:
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
         return min(fitting, key=lambda plan: plan.openness) if fitting else None
 
-    def _assumed(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
+    def _assumed(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
         """The plan to compile by for these shapes."""
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
@@ -409,7 +448,7 @@ class InferenceSession:
             error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
             raise
         with self._lock:
-            return self._assumptions.plan(shapes)
+            return self._assumed_with(known).plan(shapes)
 
     def _compiled(
         self, plan: Plan, values: Mapping[str, Array], known: Hashable

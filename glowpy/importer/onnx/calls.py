@@ -32,17 +32,18 @@ from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, tran
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
-    ReportedError,
     RoundsError,
+    SubgraphError,
     SymbolicTensor,
     TensorSequence,
     Value,
+    ValueNeededError,
     from_onnx,
     value_needed,
 )
 from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike
 from glowpy.support.errors import UnsupportedError, UserError
-from glowpy.support.symbolic import Dim, highest
+from glowpy.support.symbolic import Dim, UndecidedError, highest
 
 __all__: list[str] = []
 
@@ -72,22 +73,9 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
     check_branches(n)
     condition = n.value(0)
     check_truth(condition.type, "the condition")
-    branches = {name: n.graph(name) for name in ("then_branch", "else_branch")}
     if isinstance(condition, Tensor):
-        return inlined(n, branches["then_branch" if n.known_scalar(0) else "else_branch"])
-    subgraphs, failed = [], False
-    for name, graph in branches.items():
-        subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}")
-        try:
-            results = subgraph.run(graph)
-        except ReportedError:  # what is wrong with the other branch is to be noted, too
-            failed = True
-            continue
-        infos = zip(results, graph.output, strict=True)
-        subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
-        subgraphs.append(subgraph)
-    if failed:
-        raise ReportedError("a branch")
+        return inlined(n, n.graph("then_branch" if n.known_scalar(0) else "else_branch"))
+    subgraphs = _branches(n, condition)
     then, otherwise = (subgraph.f for subgraph in subgraphs)
     for a, b in zip(then.gives, otherwise.gives, strict=True):
         if a.type != b.type:
@@ -95,6 +83,38 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
             raise value_needed(what, condition, n.loc, n.scope.origins)
     operands = [_scalar(n, condition, "the condition"), *take_alike(subgraphs)]
     return n.f.create_if(n.name, operands, then.name, otherwise.name).results
+
+
+def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
+    """Both branches as functions. If one cannot be computed, it has to be known whether it is taken."""
+    subgraphs = []
+    failures: dict[str, list[UserError]] = {}
+    for name in ("then_branch", "else_branch"):
+        graph = n.graph(name)
+        subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}")
+        try:
+            infos = zip(subgraph.run(graph), graph.output, strict=True)
+            subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
+        except SubgraphError as error:
+            failures[name] = error.errors
+        else:
+            subgraphs.append(subgraph)
+    impossible = [n for n, errors in failures.items() if not errors or not _are_questions(errors)]
+    if len(impossible) == 1:
+        (name,) = impossible
+        what = f"{name} cannot be computed: the condition"
+        needed = value_needed(what, condition, n.loc, n.scope.origins)
+        reasons = [error for error in failures[name] if not _are_questions([error])]
+        needed.diagnostics += [d for error in reasons for d in error.diagnostics]
+        raise needed
+    if failures:
+        raise SubgraphError([error for errors in failures.values() for error in errors])
+    return subgraphs
+
+
+def _are_questions(errors: Sequence[UserError]) -> bool:
+    """Whether all ask for what is not known, so that nothing may be wrong once it is."""
+    return all(isinstance(e, ValueNeededError | UndecidedError | RoundsError) for e in errors)
 
 
 # Loop.

@@ -59,21 +59,36 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     return ""
 
 
-def node_problems(node: onnx.NodeProto, loc: Loc, opsets: Mapping[str, int]) -> list[UserError]:
+def node_problems(
+    node: onnx.NodeProto,
+    loc: Loc,
+    opsets: Mapping[str, int],
+    deferred: dict[Loc, list[UserError]] | None = None,
+) -> list[UserError]:
     """What is wrong with a node whatever the shapes are, and with those of its graphs.
 
-    `opsets` are those of the model, by domain.
+    Args:
+        node: The node.
+        loc: Where it is.
+        opsets: Those of the model, by domain.
+        deferred: Takes, where it is given, what is wrong with one branch of an If whose other branch can be taken.
     """
     opset = opsets.get(domain_of(node.domain))
     reason = unsupported_reason(node, opset)
     if reason or opset is None:
         return [UnsupportedError(reason, loc=loc, note=_remedy(node, opset))]
     problems = [UserError(message, loc=loc) for message in structural_problems(node, opset)]
+    faulty = []
     for name, graph in named_subgraphs(node):
+        wrong: list[UserError] = []
         for index, inner in enumerate(graph.node):
             place = place_of(inner, index, loc.file, f"{loc.node}/{name}")
-            problems += node_problems(inner, place, opsets)
-    return problems
+            wrong += node_problems(inner, place, opsets, deferred)
+        faulty += [wrong] if wrong else []
+    if deferred is not None and node.op_type == "If" and len(faulty) == 1:
+        for error in faulty.pop():
+            deferred.setdefault(error.diagnostics[0].loc, []).append(error)
+    return [*problems, *(error for wrong in faulty for error in wrong)]
 
 
 def _remedy(node: onnx.NodeProto, opset: int | None) -> str:

@@ -49,9 +49,9 @@ from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
-    ReportedError,
     RoundsError,
     Scope,
+    SubgraphError,
     SymbolicTensor,
     TensorSequence,
     ValueNeededError,
@@ -120,11 +120,13 @@ class OnnxModel:
         source: The parsed model.
         noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
+        deferred: What is wrong with nodes of a branch, whatever the shapes are, where the other branch can be taken.
     """
 
     source: Source
     noted: list[UserError] | None = None
     faulty: set[Loc] = field(default_factory=set)
+    deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
 
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
@@ -211,14 +213,15 @@ class OnnxModel:
     def loc(self, index: int, node: onnx.NodeProto) -> Loc:
         """Where a node of the graph is."""
         place = self.source.places[index] if self.source.places else index
-        return place_of(node, place, self.file)
+        return place_of(node, place, self.file, self.source.within)
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
         errors: list[UserError] = []
         for index, node in enumerate(self.source.proto.graph.node):
             if not self.source.is_dump:
-                errors += node_problems(node, self.loc(index, node), self.source.opsets)
+                deferred = self.deferred if self.noted is None else None
+                errors += node_problems(node, self.loc(index, node), self.source.opsets, deferred)
         self.faulty |= {diagnostic.loc for error in errors for diagnostic in error.diagnostics}
         readers: list[Callable[[], object]] = [lambda: self.inputs, lambda: self.initializers]
         if all(is_typed(proto) for proto in self.source.proto.graph.output):
@@ -397,7 +400,7 @@ class _Build:
         return placeholders
 
     def import_graph(self, graph: onnx.GraphProto, scope: Scope, loc: Loc) -> list[Item]:
-        """What the nodes of a subgraph compute in a scope. Raises ReportedError where that is impossible."""
+        """What the nodes of a subgraph compute in a scope. Raises SubgraphError where that is impossible."""
         self._count(1 + len(graph.node))
         problems = len(self.errors)
         tensors, wrong = decode_all(graph, self.model.source.stores)
@@ -409,8 +412,10 @@ class _Build:
         for index, node in order:
             self._node(index, node, scope)
         outputs = [info.name for info in graph.output]
-        if len(self.errors) > problems or not all(name in environment for name in outputs):
-            raise ReportedError("a node of a subgraph")
+        errors = self.errors[problems:]
+        if errors or not all(name in environment for name in outputs):
+            del self.errors[problems:]
+            raise SubgraphError(errors)
         return [environment[name] for name in outputs]
 
     def _node(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
@@ -419,13 +424,16 @@ class _Build:
         loc = place_of(node, index, file, within) if within else self.model.loc(index, node)
         if loc in self.model.faulty or not self._has_inputs(node, scope):
             return  # depends on a node that is reported already
+        if loc in self.model.deferred:
+            self.errors += self.model.deferred[loc]
+            return
         inputs = [scope.environment[name] if name else None for name in node.input]
         opset = self.model.source.opsets[domain_of(node.domain)]
         try:
             with undone_on_error(self.module, node):
                 results = self._results(node, loc, opset, inputs, scope)
-        except ReportedError:
-            return
+        except SubgraphError as error:
+            self.errors += error.errors
         except ValueNeededError as error:
             self.errors.append(error)
         except UndecidedError as error:
@@ -434,11 +442,7 @@ class _Build:
                 what = f"{node.op_type}: {error.diagnostics[0].message}; this"
                 self.errors.append(value_needed(what, count, loc, scope.origins))
                 return
-            error.diagnostics = [
-                replace(diagnostic, message=f"{node.op_type}: {diagnostic.message}", loc=loc)
-                for diagnostic in error.diagnostics
-            ]
-            self.errors.append(error)
+            self.errors.append(located(error, loc, f"{node.op_type}: "))
         except UserError as error:
             self.errors.append(located(error, loc, f"{node.op_type}: "))
         else:
@@ -498,7 +502,7 @@ class _Build:
                 raise UnsupportedError(reason)
             try:
                 computed = self._results(inner, loc, opset_of, operands, inside)
-            except (ValueNeededError, UndecidedError, ReportedError):
+            except (ValueNeededError, UndecidedError, SubgraphError):
                 raise
             except UserError as error:
                 raise located(error, Loc(), f"{inner.op_type}: ") from None

@@ -35,10 +35,10 @@ __all__ = [
     "Item",
     "OnnxNode",
     "Ratio",
-    "ReportedError",
     "Result",
     "RoundsError",
     "Scope",
+    "SubgraphError",
     "SymbolicTensor",
     "TensorSequence",
     "Value",
@@ -118,8 +118,17 @@ def item_of(result: Result) -> Item:
     return value_of(result)
 
 
-class ReportedError(UserError):
-    """What is wrong with a subgraph has been noted already."""
+class SubgraphError(UserError):
+    """A graph of a node cannot be imported: whoever has the node notes the errors, or does without the graph.
+
+    Attributes:
+        errors: What is wrong with its nodes; none if these depend on what is reported already.
+    """
+
+    def __init__(self, errors: Sequence[UserError]) -> None:
+        super().__init__("a graph of a node cannot be imported")
+        self.errors = list(errors)
+        self.diagnostics = [d for error in errors for d in error.diagnostics] or self.diagnostics
 
 
 class RoundsError(UnsupportedError):
@@ -411,7 +420,7 @@ def value_needed(
     """
     sources, extents, changes = _sources(value, origins)
     if changes:
-        return UnsupportedError(
+        return RoundsError(
             f"{what} must be known while compiling, but changes from round to round of a loop",
             loc=loc,
         )

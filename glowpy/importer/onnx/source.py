@@ -55,7 +55,8 @@ IMPLIED_OPSETS = {
 class Source:
     """A parsed model, how messages call it, and where the elements of its tensors are.
 
-    Of a part of a model, `part` tells it from other parts, and `places` are the positions of its nodes in the whole.
+    Of a part of a model, `part` tells it from other parts, and `places` are the positions of its nodes in the graph
+    that it is a part of, which is `within` a node unless it is the model's.
     """
 
     proto: onnx.ModelProto
@@ -63,6 +64,7 @@ class Source:
     stores: Stores
     part: str = ""
     places: tuple[int, ...] = ()
+    within: str = ""
 
     @property
     def opsets(self) -> dict[str, int]:

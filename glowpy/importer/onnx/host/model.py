@@ -25,6 +25,7 @@ from glowpy.importer.onnx.host.types import (
 )
 from glowpy.importer.onnx.model import OnnxModel, located, raise_all
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
+from glowpy.importer.onnx.order import place_of
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -53,14 +54,23 @@ def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostM
 def by_rounds(model: OnnxModel, error: RoundsError | ValueNeededError) -> HostModel:
     """The same model, whose session computes the nodes with graphs that an error is about itself.
 
-    It compiles for each value of inputs that another node needs.
+    Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
+    compiles for each value of inputs that another node needs.
     """
     graph, places = model.source.proto.graph, model.source.places
-    known = {diagnostic.loc.index for diagnostic in error.diagnostics}
-    nodes = [places[i] if places else i for i, node in enumerate(graph.node) if graphs_of(node)]
-    named = frozenset(known) & frozenset(nodes)
-    exact = len(named) == len(known) or isinstance(error, ValueNeededError)
-    return HostModel(model.source, named if exact else frozenset(nodes))
+    nodes = {
+        places[index] if places else index: model.loc(index, node)
+        for index, node in enumerate(graph.node)
+        if graphs_of(node)
+    }
+    known = {diagnostic.loc for diagnostic in error.diagnostics}
+    named = {
+        place
+        for place, own in nodes.items()
+        if any(loc == own or loc.node.startswith(f"{own.node}/") for loc in known)
+    }
+    exact = named or isinstance(error, ValueNeededError)
+    return HostModel(model.source, frozenset(named if exact else nodes))
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
@@ -96,14 +106,9 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
             if not name and formal.option is defs.OpSchema.FormalParameterOption.Single:
                 problems.append(f"{node.op_type}: expected a value as input {position}, got none")
         for message in problems:
-            yield UserError(message, loc=_loc(source, node, place))
+            yield UserError(message, loc=place_of(node, place, source.file, source.within))
         for inner in graphs_of(node).values():
             yield from _malformed(source, inner)
-
-
-def _loc(source: Source, node: onnx.NodeProto, place: int) -> Loc:
-    name = node.name or next((output for output in node.output if output), "")
-    return Loc(source.file, node=name or node.op_type, index=place, operator=node.op_type)
 
 
 @dataclass
@@ -170,12 +175,15 @@ class HostModel:
                     yield error
                 continue
             yield from self._problems(step, plan)
-            for inner in step.bodies.values():
-                yield from self._errors(inner)
+            wrong = [[*self._errors(inner)] for inner in step.bodies.values()]
+            if step.node.op_type == "If" and not all(wrong):
+                continue  # the other branch can be taken
+            for errors in wrong:
+                yield from errors
 
     def loc(self, step: HostStep) -> Loc:
         """Where a node is."""
-        return _loc(self.source, step.node, step.place)
+        return place_of(step.node, step.place, self.file, step.within)
 
     def _problems(self, step: HostStep, plan: HostPlan) -> Iterator[UserError]:
         node, loc = step.node, self.loc(step)

@@ -39,7 +39,7 @@ from glowpy.importer.onnx.host.types import (
     node_types,
     spelled,
 )
-from glowpy.importer.onnx.order import in_order
+from glowpy.importer.onnx.order import in_order, place_of
 from glowpy.importer.onnx.source import Source, domain_of
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
@@ -71,12 +71,14 @@ class HostStep:
     Attributes:
         node: The node.
         place: Its position in its graph.
+        within: The graph of a node that it is in, such as `loop/body`; empty for that of the model.
         opset: The opset of its domain.
         bodies: Its graphs, by the names of the attributes.
     """
 
     node: onnx.NodeProto
     place: int
+    within: str
     opset: int
     bodies: Mapping[str, HostPlan]
 
@@ -124,6 +126,7 @@ def split(
     outer: Mapping[str, Stored],
     around: Collection[str] = (),
     forced: Collection[int] = (),
+    within: str = "",
 ) -> HostPlan:
     """The plan of a graph.
 
@@ -134,10 +137,11 @@ def split(
         outer: Constants around the graph.
         around: All that the graph reads of those around it.
         forced: Positions of nodes with graphs that are the session's whatever they have.
+        within: The graph of a node that it is, such as `loop/body`; empty for that of the source.
 
     Raises UserError for nodes that cannot be put in order, and for constants that are wrong in themselves.
     """
-    return _Split(source, graph, types, outer, around, forced).plan
+    return _Split(source, graph, types, outer, around, forced, within or source.within).plan
 
 
 _EITHER = {"tensor(string)", "tensor(int64)"}
@@ -183,6 +187,7 @@ class _Split:
     outer: Mapping[str, Stored]
     around: Collection[str]
     forced: Collection[int]
+    within: str
     bodies: dict[int, dict[str, HostPlan]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -193,7 +198,7 @@ class _Split:
         self.nodes: list[onnx.NodeProto] = []
         self.places: list[int] = []
         places = self.source.places if self.graph is self.source.proto.graph else ()
-        order, errors = in_order(self.graph, names, self.source.file)
+        order, errors = in_order(self.graph, names, self.source.file, self.within)
         for error in errors:
             raise error
         for place, node in order:
@@ -226,11 +231,15 @@ class _Split:
         for index, reads in enumerate(self.reads):
             for name in reads:
                 if self.makers.get(name, index) >= index and name not in names:
-                    node, file = self.nodes[index], self.source.file
+                    node = self.nodes[index]
                     raise UserError(
                         f"{node.op_type}: '{name}' is computed by no node before this one",
-                        loc=Loc(file, node=node.name or node.op_type, index=self.places[index]),
+                        loc=self._loc(index),
                     )
+
+    def _loc(self, index: int) -> Loc:
+        """Where a node is."""
+        return place_of(self.nodes[index], self.places[index], self.source.file, self.within)
 
     def _typed(self) -> dict[str, onnx.TypeProto]:
         """The types of all values, as far as they are known; the graphs of nodes are split for it."""
@@ -241,7 +250,7 @@ class _Split:
         for index, node in enumerate(self.nodes):
             outputs = {name: declared[name] for name in node.output if name in declared}
             if graphs_of(node):
-                plans = self.bodies[index] = self._plans(node, types)
+                plans = self.bodies[index] = self._plans(index, types)
                 results = {name: plan.output_types for name, plan in plans.items()}
                 self._check_graphs(index, types)
                 types |= outputs | graph_outputs(node, results)
@@ -265,9 +274,7 @@ class _Split:
             if one is not None and other is not None and _bare(one) != _bare(other):
                 raise UserError(
                     f"{node.op_type}: expected graphs of {spelled(other)}, got {spelled(one)}",
-                    loc=Loc(
-                        self.source.file, node=node.name or node.op_type, index=self.places[index]
-                    ),
+                    loc=self._loc(index),
                 )
 
     # Who computes what.
@@ -332,17 +339,17 @@ class _Split:
                     return False
         return True
 
-    def _plans(
-        self, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]
-    ) -> dict[str, HostPlan]:
+    def _plans(self, index: int, types: Mapping[str, onnx.TypeProto]) -> dict[str, HostPlan]:
         """The graphs of a node, split."""
+        node = self.nodes[index]
         plans = {}
         for name, graph in graphs_of(node).items():
             free = free_names(graph)
             known = {name: types[name] for name in free if name in types}
             stored = {name: self.stored[name] for name in free if name in self.stored}
             known |= body_inputs(node, graph, types)
-            plans[name] = split(self.source, graph, known, stored, free)
+            within = f"{self._loc(index).node}/{name}"
+            plans[name] = split(self.source, graph, known, stored, free, within=within)
         return plans
 
     def _sequences(self, index: int) -> set[str]:
@@ -455,7 +462,8 @@ class _Split:
     def _step(self, index: int) -> HostStep:
         node = self.nodes[index]
         opset = self.opset(node)
-        return HostStep(node, self.places[index], opset, self.bodies.get(index, {}))
+        bodies = self.bodies.get(index, {})
+        return HostStep(node, self.places[index], self.within, opset, bodies)
 
     def _segment(self, phase: int, members: list[int], hosted_reads: set[str]) -> Segment | None:
         """The model of a phase; None if it computes nothing that others read."""
@@ -484,7 +492,7 @@ class _Split:
         proto = self._model(indices, inputs, outputs, stored)
         part = hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
         places = tuple(self.places[i] for i in indices)
-        source = Source(proto, self.source.file, self.source.stores, part, places)
+        source = Source(proto, self.source.file, self.source.stores, part, places, self.within)
         return Segment(source, tuple(inputs), tuple(outputs), frozenset(numbers))
 
     def _needed(self, outputs: Iterable[str], members: list[int]) -> list[int]:
