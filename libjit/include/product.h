@@ -42,18 +42,6 @@ typedef struct {
   bool pointwise;                     ///< every pixel by itself: line and pixel numbers are those of the input
 } product_t;
 
-/// How far apart neighbours are along the dimensions first <= i < last, taken as one loop; -1 if they are none.
-INLINE dim_t loop_step(const ints_t *shape, const ints_t *strides, dim_t first, dim_t last) {
-  dim_t step = 0, next = 0;
-  for (dim_t i = last - 1; i >= first; i--) {
-    if (shape->at[i] == 1) continue;
-    if (step && strides->at[i] != next) return -1;
-    step = step ? step : strides->at[i];
-    next = strides->at[i] * shape->at[i];
-  }
-  return step;
-}
-
 /// What sums without a bias begin with; writing zeros would become a call of memset.
 static const double NO_BIAS[MAX_TILE_VECTORS * (LANES / 2 > DOUBLE_LANES ? LANES / 2 : DOUBLE_LANES)];
 _Static_assert(sizeof NO_BIAS >= MAX_TILE_VECTORS * LANES * sizeof(float), "a tile of floats begins with so many");

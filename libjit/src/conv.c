@@ -53,7 +53,8 @@ LOAD_FIRST(load_filter, F)
 LOAD_FIRST(load_bias, S)
 #undef LOAD_FIRST
 
-/// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`.
+/// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`. Where pixels are
+/// computed each by itself and lie at equal distances, the caller says that an image is one row.
 KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, const S *bias,
                                 const T *zeros, const ints_t *result_shape, const ints_t *input_shape,
                                 const ints_t *filter_shape, const ints_t *bias_shape, const ints_t *zeros_shape,
@@ -62,9 +63,7 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
                                 dim_t tile_pixels, dim_t tile_vectors, dim_t line, dim_t slab, dim_t fetch,
                                 dim_t first_unit, dim_t last_unit, const tiles_t *tiles, epilogue_t epilogue,
                                 const void *env) {
-  bool pointwise = count(kernels) == 1 && count(strides) == 1 && sum(pads) == 0;
-  dim_t image_loop = loop_step(input_shape, input_strides, 1, 3);
-  dim_t all_loop = loop_step(input_shape, input_strides, 0, 3);
+  bool padded = pads->at[0] || pads->at[1] || pads->at[2] || pads->at[3];
   dim_t packed = filter_shape->at[filter_shape->size - 1] / D;
   product_t product = {.input = input,
                        .weights = filter,
@@ -95,14 +94,7 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
                        .dilation_w = dilation->at[1],
                        .top = pads->at[0],
                        .left = pads->at[1],
-                       .pointwise = pointwise && image_loop >= 0};
-  if (product.pointwise) product.step = image_loop;
-  if (pointwise && all_loop >= 0) {
-    // The batch is one long row.
-    product.step = all_loop;
-    product.pixels *= product.images;
-    product.images = 1;
-  }
+                       .pointwise = result_shape->at[1] == 1 && count(kernels) == 1 && count(strides) == 1 && !padded};
   decision_t decision = {tile_pixels, tile_vectors, slab, fetch};
   S sums[MAX_TILE_SUMS * W] ALIGNED, start[MAX_TILE_VECTORS * W] ALIGNED;
   for (dim_t unit = first_unit; unit < last_unit; unit++)

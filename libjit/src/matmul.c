@@ -101,29 +101,26 @@ DETERMINANT(f64, double, __builtin_fabs)
 #else
 
 /// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
-/// all meet the same one are one long matrix, where their rows are at equal distances.
+/// all meet the same one are one long matrix, where their rows are at equal distances: the caller says so.
 KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const ints_t *result_shape,
                                   const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *result_strides,
                                   const ints_t *lhs_strides, dim_t tile_pixels, dim_t tile_vectors, dim_t slab,
                                   dim_t fetch, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
                                   epilogue_t epilogue, const void *env) {
   dim_t rank = result_shape->size, inner = lhs_shape->size - 1, depth = lhs_shape->at[inner];
-  dim_t cols = result_shape->at[rank - 1], step = loop_step(lhs_shape, lhs_strides, 0, inner);
-  bool joined = step >= 0 && count_between(rhs_shape, 0, rhs_shape->size - 3) == 1;
-  dim_t rows = joined ? count_between(result_shape, 0, rank - 1) : result_shape->at[rank - 2];
   dim_t packed = rhs_shape->at[rhs_shape->size - 1] / D;
   product_t product = {.size = sizeof(T),
                        .sum_size = sizeof(S),
                        .lanes = lanes_of(W, packed),
                        .dot = D,
-                       .images = joined ? 1 : count_between(result_shape, 0, rank - 2),
+                       .images = count_between(result_shape, 0, rank - 2),
                        .groups = 1,
-                       .pixels = rows,
+                       .pixels = result_shape->at[rank - 2],
                        .width = tile_pixels,
-                       .channels = cols,
+                       .channels = result_shape->at[rank - 1],
                        .depth = depth,
                        .block = packed,
-                       .step = joined ? step : lhs_strides->at[inner - 1],
+                       .step = lhs_strides->at[inner - 1],
                        .kernel_h = 1,
                        .kernel_w = 1,
                        .stride_h = 1,
@@ -134,8 +131,8 @@ KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const i
   dim_t rhs_size = count_between(rhs_shape, rhs_shape->size - 3, rhs_shape->size);
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     unit_t at = find_unit(&product, decision, unit);
-    product.input = lhs + (joined ? 0 : batch_offset(at.image, result_shape, lhs_shape, lhs_strides, 2));
-    product.weights = rhs + (joined ? 0 : batch_offset(at.image, result_shape, rhs_shape, NULL, 3) * rhs_size);
+    product.input = lhs + batch_offset(at.image, result_shape, lhs_shape, lhs_strides, 2);
+    product.weights = rhs + batch_offset(at.image, result_shape, rhs_shape, NULL, 3) * rhs_size;
     multiply_unit(&product, decision, at, sums, NULL, tiles, epilogue, env);
   }
 }

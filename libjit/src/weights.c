@@ -88,7 +88,7 @@ INLINE void multiply_block(float *totals, const float *lhs, dim_t step, const ch
   }
 }
 
-/// Where the rows of image number `image` begin, where they are no loop together with those of others.
+/// Where the rows of image number `image` begin.
 INLINE dim_t image_offset(dim_t image, const ints_t *shape, const ints_t *strides) {
   dim_t offset = 0;
   for (dim_t i = shape->size - 3; i >= 0; i--) {
@@ -104,15 +104,13 @@ INLINE void block_matmul(const float *lhs, const char *rhs, dim_t bits, const fl
                          const ints_t *scales_shape, const ints_t *lhs_strides, dim_t block, dim_t first_unit,
                          dim_t last_unit, epilogue_t epilogue, const void *env) {
   dim_t rank = result_shape->size, depth = lhs_shape->at[rank - 1], cols = result_shape->at[rank - 1];
-  dim_t joined = loop_step(lhs_shape, lhs_strides, 0, rank - 1);
-  dim_t rows = count_between(result_shape, joined >= 0 ? 0 : rank - 2, rank - 1);
-  dim_t step = joined >= 0 ? joined : lhs_strides->at[rank - 2];
+  dim_t rows = result_shape->at[rank - 2], step = lhs_strides->at[rank - 2];
   dim_t blocks = ceil_div(cols, COLUMNS), block_bytes = rhs_shape->at[rhs_shape->size - 2] * COLUMNS * (bits == 4 ? 4 : 1);
   dim_t block_scales = scales_shape->at[scales_shape->size - 2] * COLUMNS;
   float totals[ROWS * COLUMNS];
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     dim_t image = unit / blocks, col = unit % blocks;
-    const float *from = lhs + (joined >= 0 ? 0 : image_offset(image, lhs_shape, lhs_strides));
+    const float *from = lhs + image_offset(image, lhs_shape, lhs_strides);
     const char *weights = rhs + col * block_bytes;
     const float *scale = scales + col * block_scales;
     const int8_t *zero = zeros ? zeros + col * block_scales : NULL;

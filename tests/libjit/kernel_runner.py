@@ -42,7 +42,13 @@ from tests.libjit import (
 )
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
-from tests.libjit.product_runner import outcome, partitions, roughened, work_of_case
+from tests.libjit.product_runner import (
+    boxes_of_case,
+    outcome,
+    partitions,
+    roughened,
+    work_of_case,
+)
 
 _MAKERS = {
     **kernel_cases.MAKERS,
@@ -264,21 +270,13 @@ class Caller:
         pointers: list[int],
         last: tuple[Any, ...] = (),
     ) -> None:
-        shapes = [Ints.of(placed[operand.name].shape) for operand in schema.operands]
-        shapes += [
-            Ints.of(tuple(step // array.itemsize for step in array.strides))
-            for array in (
-                placed[operand.name]
-                for operand in schema.operands
-                if operand.layout is not Layout.DENSE
-            )
-        ]
+        numbers = _told(schema, case, placed)
         attrs = [_argument(case.attrs[spec.name], spec.kind) for spec in schema.attrs]
         kernel = getattr(self.library, symbol)
         kernel.restype = None
         kernel(
             *(ctypes.c_void_p(pointer) for pointer in pointers),
-            *(ctypes.byref(shape) for shape in shapes),
+            *(ctypes.byref(Ints.of(some)) for some in numbers),
             *attrs,
             *last,
         )
@@ -297,6 +295,26 @@ class Caller:
             elif placed[name].tobytes() != case.operands[name].tobytes():
                 return f"{name}, which is only to be read, was written"
         return ""
+
+
+def _told(schema: InstSchema, case: Case, placed: dict[str, Array]) -> list[tuple[int, ...]]:
+    """The shapes and strides that a kernel is told; of a product, with the dimensions merged that are one loop."""
+    arrays = [(operand, placed[operand.name]) for operand in schema.operands]
+    if Trait.EPILOGUE in schema.traits:
+        boxes = [
+            (static(box.shape), static(box.strides))
+            for box in boxes_of_case(schema, case.attrs, placed)
+        ]
+    else:
+        boxes = [
+            (array.shape, tuple(step // array.itemsize for step in array.strides))
+            for _, array in arrays
+        ]
+    strided = [operand.layout is not Layout.DENSE for operand, _ in arrays]
+    return [
+        *(shape for shape, _ in boxes),
+        *(strides for (_, strides), has in zip(boxes, strided, strict=True) if has),
+    ]
 
 
 def _input(schema: InstSchema, placed: dict[str, Array]) -> np.dtype[Any]:

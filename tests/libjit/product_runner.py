@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from glowpy.backends.cpu.insts_gen import INSTS
+from glowpy.backends.cpu.strategy.walk import Box, boxes_of
 from glowpy.backends.cpu.strategy.work import Work, work_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import InstSchema, Trait
@@ -24,11 +25,12 @@ from glowpy.core.strides import canonical_strides, span_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.ir import insts_gen
+from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from tests.libjit.kernel_cases import Attr
 
-__all__ = ["Record", "Table", "outcome", "partitions", "roughened", "work_of_case"]
+__all__ = ["Record", "Table", "boxes_of_case", "outcome", "partitions", "roughened", "work_of_case"]
 
 _INSTS = {
     inst.SCHEMA.mnemonic: inst
@@ -100,8 +102,21 @@ def work_of_case(
     schema: InstSchema, attrs: Mapping[str, Attr], operands: Mapping[str, Array], lanes: int
 ) -> Work:
     """The work of an instruction on these operands."""
+    return work_of(_inst(schema, attrs, operands), lanes)
+
+
+def boxes_of_case(
+    schema: InstSchema, attrs: Mapping[str, Attr], operands: Mapping[str, Array]
+) -> list[Box]:
+    """The shapes and strides that the kernel of an instruction is told."""
+    return boxes_of(_inst(schema, attrs, operands))
+
+
+def _inst(
+    schema: InstSchema, attrs: Mapping[str, Attr], operands: Mapping[str, Array]
+) -> Instruction:
     forms = tuple(_form(operands[operand.name]) for operand in schema.operands)
-    return _work(schema.mnemonic, tuple(attrs.items()), forms, lanes)
+    return _inst_of_forms(schema.mnemonic, tuple(attrs.items()), forms)
 
 
 @dataclass(frozen=True)
@@ -119,11 +134,11 @@ def _form(array: Array) -> _Form:
 
 
 @cache
-def _work(
-    mnemonic: str, attrs: tuple[tuple[str, Attr], ...], forms: tuple[_Form, ...], lanes: int
-) -> Work:
+def _inst_of_forms(
+    mnemonic: str, attrs: tuple[tuple[str, Attr], ...], forms: tuple[_Form, ...]
+) -> Instruction:
     f = IRFunction("main")
-    return work_of(_INSTS[mnemonic]([_value(f, form) for form in forms], dict(attrs)), lanes)
+    return _INSTS[mnemonic]([_value(f, form) for form in forms], dict(attrs))
 
 
 def _value(f: IRFunction, form: _Form) -> Value:

@@ -16,6 +16,7 @@ from glowpy.backends.cpu.epilogue import emit_epilogue, written_last
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.strategy.cut import Cut
+from glowpy.backends.cpu.strategy.walk import boxes_of
 from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
@@ -371,7 +372,8 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
         "null" if index == 0 and inst.has(Trait.EPILOGUE) else body.pointer(value)
         for index, value in enumerate(values)
     ]  # its epilogue stores the result of a product
-    shapes = [value.type.shape for value in values]
+    boxes = boxes_of(inst)
+    shapes = [box.shape for box in boxes]
     if cut is not None:
         shapes = [cut.shape(index, value) for index, value in enumerate(values)]
         for index, value in enumerate(values):
@@ -382,7 +384,11 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
                 pointers[index] = body.let(
                     f"getelementptr i8, ptr {pointers[index]}, {module.dim} {move}"
                 )
-    strides = [ref.value.strides for ref in inst.operands if ref.layout is not Layout.DENSE]
+    strides = [
+        box.strides
+        for ref, box in zip(inst.operands, boxes, strict=True)
+        if ref.layout is not Layout.DENSE
+    ]
     return [
         *(f"ptr {pointer}" for pointer in pointers),
         *(f"ptr {body.ints(numbers)}" for numbers in (*shapes, *strides)),

@@ -27,8 +27,8 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.packing import dot_of, tile_lanes
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
+from glowpy.backends.cpu.strategy.walk import boxes_of, is_pointwise
 from glowpy.backends.cpu.strategy.winograd import count_patches
-from glowpy.core.strides import merged_loops
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ir.value import Value
@@ -118,13 +118,10 @@ def work_of(inst: Instruction, lanes: int) -> Work:
 
 @_rules(CpuConvInst)
 def _conv(inst: CpuConvInst, lanes: int) -> Work:
-    images, height, width, channels = inst.result.type.shape
+    images, height, width, channels = boxes_of(inst)[0].shape
     pixels, channels = height * width, channels // inst.group
-    pointwise = prod(inst.kernels) == prod(inst.strides) == 1 and not has_pads(inst.pads)
-    if pointwise and _is_one_loop(inst.input, 0, 3):
-        pixels, images = pixels * images, 1
     sizes: set[tuple[str, Dim]]
-    if pointwise and _is_one_loop(inst.input, 1, 3):
+    if is_pointwise(inst) and height == 1:
         sizes = {("regular", count) for count in _lengths(pixels, inst.line, inst.tile_pixels)}
     elif inst.result.type.is_static and inst.input.type.is_static:
         sizes = _kinds(inst, prod(inst.result.type.extents[1:3]))
@@ -242,9 +239,7 @@ def _tiles(
 
 @_rules(CpuMatmulInst)
 def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
-    *batch, rows, channels = inst.result.type.shape
-    if product(inst.rhs.type.shape[:-3]) == 1 and _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1):
-        batch, rows = [], rows * product(batch)
+    *batch, rows, channels = boxes_of(inst)[0].shape
     sizes = {("regular", count) for count in _lengths(rows, inst.tile_pixels, inst.tile_pixels)}
     blocks = _blocks(inst.tile_vectors, channels, inst.rhs, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
@@ -292,8 +287,7 @@ def _strassen_sums(inst: CpuStrassenSumsInst, lanes: int) -> Work:
 def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
     """A unit is a block of columns of all rows that meet it."""
     del lanes
-    joined = _is_one_loop(inst.lhs, 0, inst.lhs.type.rank - 1)
-    images = 1 if joined else product(inst.result.type.shape[:-2])
+    images = product(boxes_of(inst)[0].shape[:-2])
     blocks, steps, columns = inst.rhs.type.extents
     size = steps * columns * inst.rhs.type.kind.size
     return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
@@ -341,8 +335,3 @@ def _pool(
     rows = product(inst.result.type.shape[:-2])
     row = sum(ref.value.type.room for ref in inst.operands) // max(highest(rows), 1)
     return Work(rows, lanes, together=ceil_div(UNIT_BYTES, max(row, 1)))
-
-
-def _is_one_loop(value: Value, first: int, last: int) -> bool:
-    """Whether the dimensions from `first` to before `last` are one loop in memory."""
-    return len(merged_loops(value.type.shape[first:last], value.strides[first:last])) <= 1
