@@ -35,7 +35,13 @@ _MAX_INTS = 16
 _SCOPE = "!scope"
 _ROLLED = 1_000_000
 """Metadata number, above all of the debug information's, of the hint not to unroll a loop. The next is that of the hint
-not to do so before it is vectorised."""
+not to do so before it is vectorised, but then."""
+_UNROLLED = 512
+"""A loop over a row is unrolled once it is vectorised if so many elements or fewer are computed in all its rounds.
+
+That is for the few vectors of a tile's row. Unrolling more gains nothing, and LLVM goes on until there are thousands
+of instructions, whose number its time is not linear in.
+"""
 _SYMBOL = re.compile(r"@([-\w.]+)")
 _DIGEST = 32
 """Hexadecimal digits that tell contents apart."""
@@ -436,12 +442,18 @@ class Body:
 
     @contextmanager
     def loop(
-        self, count: Dim | str, *, unroll: bool = True, may_be_none: bool = False
+        self,
+        count: Dim | str,
+        *,
+        unroll: bool = True,
+        wholly: bool = False,
+        may_be_none: bool = False,
     ) -> Iterator[str]:
         """A loop of `count` rounds around what is written inside the `with`; yields the index.
 
         A number must be at least 1, and so must a register unless there `may_be_none`. A loop that must not be unrolled
-        is vectorised itself, not the loop around it. Rounds of vectors that are left of a constant count are unrolled.
+        is vectorised itself, not the loop around it. Rounds of vectors that are left of a constant count are unrolled
+        then: if they are few, or `wholly`.
         """
         self._count += 1
         number, before, dim = self._count, self._label, self.module.dim
@@ -456,12 +468,15 @@ class Body:
         self._lines.append(f"{head}:")
         self._label = head
         self.line(f"{index} = phi {dim} [ 0, %{before} ], [ {index}.next, %{latch} ]")
+        start = len(self._lines)
         yield index
+        calls = sum(" = call " in line for line in self._lines[start:])
         self.line(f"br label %{latch}")
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
         self.line(f"{index}.more = icmp ult {dim} {index}.next, {rounds}")
-        hint = "" if unroll else f", !llvm.loop !{_ROLLED + isinstance(count, int)}"
+        then = isinstance(count, int) and (wholly or count * max(calls, 1) <= _UNROLLED)
+        hint = "" if unroll else f", !llvm.loop !{_ROLLED + then}"
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
         self._label = out

@@ -239,7 +239,7 @@ def _finish(
         starts = {
             step: body.let(f"mul nuw nsw {dim} {number}, {name}") for step, name in names.items()
         }
-        with body.loop(columns, unroll=False) as col:
+        with body.loop(columns, unroll=False, wholly=True) as col:
             column = body.let(f"add nuw nsw {dim} %col, {col}")
 
             def index(value: Value, starts: dict[Dim, str] = starts, column: str = column) -> str:

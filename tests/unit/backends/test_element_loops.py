@@ -13,6 +13,7 @@ from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
+from glowpy.support.symbolic import symbol
 from tests.unit.networks import arrays_for, check_on_cpu
 
 Step = Callable[[Function, NodeValue], NodeValue]
@@ -158,3 +159,31 @@ def test_vectors_are_made_of_neighbours(width: int) -> None:
         output(f, f.create_mul("mul", rows, other).result)
         assert "scatter" not in backend.emit(compilation(module, backend).program, "llvm")
         check(module)
+
+
+def _chain(f: Function, x: NodeValue, other: NodeValue) -> NodeValue:
+    value = f.create_add("add", x, other).result
+    for _ in range(6):
+        value = f.create_tanh("tanh", f.create_exp("exp", value)).result
+    return value
+
+
+@pytest.mark.parametrize("rows", ["n", "3"])
+@pytest.mark.parametrize(
+    "compute", [lambda f, x, y: f.create_add("add", x, y).result, _chain], ids=["add", "chain"]
+)
+def test_code_does_not_grow_with_the_length_of_rows(
+    rows: str, compute: Callable[[Function, NodeValue, NodeValue], NodeValue]
+) -> None:
+    """LLVM takes more than linear time for loops that are unrolled; a position embedding took it 15 seconds."""
+
+    def instructions(width: int) -> int:
+        module = Module()
+        f, symbols = module.create_function("main"), {"n": symbol("n", 1, 64, 2)}
+        x = placeholder(f, parse_type(f"f32[{rows} x {width}]", symbols))
+        output(f, compute(f, x, placeholder(f, Type(ElemKind.F32, (1, width)))))
+        backend = CpuBackend()
+        return backend.emit(compilation(module, backend).program, "asm").count("\n\t")
+
+    few = instructions(64)
+    assert all(instructions(width) < 2 * few + 100 for width in (256, 4096, 100_000))
