@@ -1,5 +1,6 @@
 """The `glowpy` command, installed or as `python -m glowpy`."""
 
+import sys
 from typing import NoReturn
 
 from glowpy.cli.interrupt import run_to_end
@@ -8,8 +9,11 @@ __all__ = ["main"]
 
 
 def _command() -> int:
-    from glowpy.cli.main import command  # noqa: PLC0415 - Ctrl-C is answered while this is imported
-
+    try:
+        from glowpy.cli.main import command  # noqa: PLC0415 - Ctrl-C is answered while this is imported
+    except MemoryError:
+        sys.stderr.write("error: there is not enough memory\n")
+        return 1
     return command()
 
 

@@ -19,6 +19,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.work import endless_loops, multiply_adds
 from glowpy.importer.onnx.survey import SurveyedModel, read_with_problems
 from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.symbolic import Dim
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Checkup:
     counted_once: tuple[str, ...] = ()
 
 
+@within_limits
 def check(
     model: str | Path | bytes | ModelProto,
     *,

@@ -16,6 +16,7 @@ from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
 from glowpy.support.errors import UnsupportedError, UserError, expect_type
+from glowpy.support.limits import within_limits
 from glowpy.support.progress import report
 
 __all__ = [
@@ -135,6 +136,7 @@ def compilation(
     return Compilation(f, chosen, chosen_options, ctx or context(chosen_options))
 
 
+@within_limits
 def compile(
     model: Module | Function,
     backend: str | Backend = "cpu",

@@ -18,6 +18,7 @@ from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
+from glowpy.support.limits import within_limits
 from glowpy.support.symbolic import Symbol, static
 
 __all__ = [
@@ -181,6 +182,7 @@ class Executable(ABC):
         """The same with the memory of variables beside the arrays that are bound."""
         return self.execute({**bindings, **state.arrays}, arena, extents)
 
+    @within_limits
     def instance(self, state: State | None = None, /, **extents: int) -> Instance:
         """A new instance, with its own working memory, its own arrays for inputs and outputs, and `state` or its own.
 
@@ -189,6 +191,7 @@ class Executable(ABC):
         """
         return Instance(self, extents, self.state() if state is None else state)
 
+    @within_limits
     def __call__(
         self,
         inputs: Mapping[str, Array],

@@ -8,7 +8,6 @@ input. What was compiled is kept; the least recently used is dropped first.
 from __future__ import annotations
 
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,9 @@ from glowpy.importer import (
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
+from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UndecidedError
 
@@ -82,6 +83,7 @@ class InferenceSession:
     `glowpy.load` does.
     """
 
+    @within_limits
     def __init__(
         self,
         model: str | Path | bytes | ModelProto | OnnxModel | HostModel,
@@ -114,7 +116,7 @@ class InferenceSession:
             self._options = replace(self._options, instrument=True)
         self._limit = limit
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
-        self._lock = threading.Lock()  # of what is assumed
+        self._lock = Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
         self._choice: ValueNeededError | None = None  # for which these have to be known
         self._hosted: Hosted | None = None
@@ -259,6 +261,7 @@ class InferenceSession:
             return
         self._state.restore(contents)
 
+    @within_limits
     def run(
         self,
         output_names: Sequence[str] | None,

@@ -16,6 +16,7 @@ from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel
 from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.forks import Lock, tell_in_child
 
 __all__ = ["SessionState"]
 
@@ -27,21 +28,32 @@ _MAX_FRESH = 64
 
 @final
 class _Turn:
-    """Lets in one thread at a time: `with turn: ...`. Raises UserError for one that is inside."""
+    """Lets in one thread at a time: `with turn: ...`. Raises UserError for one that is inside.
+
+    Attributes:
+        is_cut: Whether this process is a fork, made while another thread was inside.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock(is_brief=False)
         self._owner: int | None = None
+        self.is_cut = False
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Lets the next thread in, where the one that is inside has stayed in the parent: a run was cut off."""
+        if self._owner not in (None, threading.get_ident()):
+            self._owner, self.is_cut = None, True
 
     def __enter__(self) -> None:
         if self._owner == threading.get_ident():
             raise UserError("expected a callback that does not use the session that is running")
-        self._lock.acquire()
+        self._lock.__enter__()
         self._owner = threading.get_ident()
 
     def __exit__(self, *exception: object) -> None:
         self._owner = None
-        self._lock.release()
+        self._lock.__exit__(*exception)
 
 
 @final
@@ -81,6 +93,7 @@ class SessionState:
             function_for: What is compiled for inputs and variables of these shapes.
         """
         with self._turn:
+            self._check_whole()
             shapes = self._shapes(feeds)
             try:
                 function = function_for(shapes)
@@ -100,6 +113,14 @@ class SessionState:
                 outputs[output] = copies.get(output, np.empty_like(content))
                 outputs[output][...] = content
             return outputs
+
+    def _check_whole(self) -> None:
+        """Raises UserError where nobody knows what variables hold."""
+        if self._turn.is_cut:
+            raise UserError(
+                "the process was forked during a run of the session, which was to go on from what that run leaves",
+                note="reset_state() or set_state(...) before the next run",
+            )
 
     def _with_held_shapes(self, error: UserError, shapes: Shapes) -> UserError:
         """The error of a run, with what the session keeps of earlier ones, as inputs may not fit to that."""
@@ -148,11 +169,12 @@ class SessionState:
     def reset(self) -> None:
         """Makes all variables zero, or empty."""
         with self._turn:
-            self._state, self._contents = None, {}
+            self._state, self._contents, self._turn.is_cut = None, {}, False
 
     def contents(self) -> dict[str, Array]:
         """Copies of what variables hold, by the names of the inputs; none that hold nothing yet."""
         with self._turn:
+            self._check_whole()
             if self._state is not None:
                 return self._state.contents()
             return {name: array.copy() for name, array in self._contents.items()}
@@ -175,7 +197,7 @@ class SessionState:
             )
         self._check_alike(arrays)
         with self._turn:
-            self._state, self._contents = None, arrays
+            self._state, self._contents, self._turn.is_cut = None, arrays, False
 
     def _check_alike(self, arrays: Mapping[str, Array]) -> None:
         """Raises UserError where arrays contradict each other in a dimension that the model gives one name."""

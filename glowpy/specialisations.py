@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from typing import Generic, TypeVar, final
 
 from glowpy.executable import CompiledFunction
 from glowpy.support.errors import GlowError, UserError
+from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.progress import noting_stops
 
 __all__ = ["Specialisations"]
@@ -21,18 +21,30 @@ Compile = Callable[[], CompiledFunction]
 K = TypeVar("K", bound=Hashable)
 
 
-class _Entry(Future[CompiledFunction]):
+class _Entry:
     """What its owner, the thread that creates it, compiles.
 
     Attributes:
         owner: The thread.
+        outcome: The function, or why there is none; None while it is being compiled.
         fails_for_all: Whether others would fail as the owner did, since it was not stopped.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.owner = threading.get_ident()
+        self.outcome: CompiledFunction | BaseException | None = None
         self.fails_for_all = False
+        self._ended = threading.Event()
+
+    def end(self, outcome: CompiledFunction | BaseException) -> None:
+        """Lets those that wait go on."""
+        self.outcome = outcome
+        self._ended.set()
+
+    def wait(self) -> None:
+        """Returns when there is an outcome; without a lock if there is one."""
+        if self.outcome is None:
+            self._ended.wait()
 
 
 @final
@@ -41,10 +53,18 @@ class Specialisations(Generic[K]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._entries: OrderedDict[K, _Entry] = OrderedDict()
         self._latest: tuple[Hashable, CompiledFunction] | None = None
         """A call, and what the last entry has for it: found without the lock."""
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Drops what other threads were compiling, for there are none of them here."""
+        own = threading.get_ident()
+        for key, entry in list(self._entries.items()):
+            if entry.outcome is None and entry.owner != own:
+                self._drop(key)
 
     def latest(self, call: Hashable) -> CompiledFunction | None:
         """The function of the last `get`, if that was for an equal call."""
@@ -61,13 +81,16 @@ class Specialisations(Generic[K]):
             entry, fresh = self._entry(key)
             if fresh:
                 self._fulfil(entry, key, compile)
-            elif entry.owner == threading.get_ident() and not entry.done():
+            elif entry.owner == threading.get_ident() and entry.outcome is None:
                 raise UserError(
                     "expected a progress callback that does not run the session that is being compiled"
                 )
-            if entry.exception() is None or entry.fails_for_all:
+            entry.wait()
+            if isinstance(entry.outcome, CompiledFunction):
+                function = entry.outcome
                 break
-        function = entry.result()
+            if entry.fails_for_all and entry.outcome is not None:
+                raise entry.outcome
         with self._lock:
             # Another thread may have dropped it meanwhile, or used another one since.
             if self._entries and next(reversed(self._entries.values())) is entry:
@@ -94,8 +117,8 @@ class Specialisations(Generic[K]):
     def functions(self) -> list[CompiledFunction]:
         """What is compiled, the least recently used first."""
         with self._lock:
-            entries = list(self._entries.values())
-        return [e.result() for e in entries if e.done() and e.exception() is None]
+            outcomes = [entry.outcome for entry in self._entries.values()]
+        return [outcome for outcome in outcomes if isinstance(outcome, CompiledFunction)]
 
     def _entry(self, key: K) -> tuple[_Entry, bool]:
         """The entry of that key, and whether it is new: then this thread must fulfil it."""
@@ -118,11 +141,11 @@ class Specialisations(Generic[K]):
         """Compiles an entry; a failure is forgotten. Raises what compiling raises."""
         with noting_stops() as stops:
             try:
-                entry.set_result(compile())
+                entry.end(compile())
             except BaseException as error:
                 with self._lock:
                     if self._entries.get(key) is entry:
                         self._drop(key)
                 entry.fails_for_all = isinstance(error, GlowError) and not stops
-                entry.set_exception(error)
+                entry.end(error)
                 raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ import torch
 from glowpy.core.tensor import Array
 from glowpy.session import InferenceSession
 from glowpy.support.errors import UserError
+from glowpy.support.forks import Lock
 from glowpy.torch_layers import LAYERS
 
 __all__ = ["backend"]
@@ -193,7 +193,7 @@ class _Compiled:
     def __init__(self, graph: Any, inputs: Sequence[_Input], options: Mapping[str, Any]) -> None:
         self._graph, self._inputs, self._options = graph, list(inputs), options
         self._networks: dict[Hashable, _Network] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock(is_brief=False)
         self._versions: Hashable = None
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:

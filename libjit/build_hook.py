@@ -1,7 +1,7 @@
 """The wheel's build hook: compiles libjit for the family of the building machine and packs it, with its sources.
 
-An editable install gets nothing: a checkout compiles a variant when it is first used, and again when a kernel
-was edited (see `glowpy/backends/cpu/library.py`).
+An editable install gets the compiler in their place: a checkout compiles a variant when it is first used, and again
+when a kernel was edited (see `glowpy/backends/cpu/library.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class LibjitBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles the kernels and names the wheel after the platform they are for."""
         if version == "editable":
+            compilers = self.metadata.core.optional_dependencies["cross"]
+            build_data["dependencies"] = [*build_data.get("dependencies", ()), *compilers]
             return
         library = Path(self.root) / "libjit"
         self._folder = tempfile.TemporaryDirectory(prefix="glowpy-bitcode-")

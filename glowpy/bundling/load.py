@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,8 @@ from glowpy.core.type import Type, parse_type
 from glowpy.executable import Executable, Instance, Port, aligned_array, part_of
 from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.support.errors import InternalError, LoadError, UserError
+from glowpy.support.forks import Lock
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim
 
@@ -204,6 +205,7 @@ class LoadedBundle:
         return next(iter(self.networks.values()))
 
 
+@within_limits
 def load_bundle(directory: Path | str) -> LoadedBundle:
     """Loads a bundle that was made with `--emit shared` for this machine.
 
@@ -307,7 +309,7 @@ def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:
 
 _versions: dict[Path, list[str]] = {}
 """The digests of the libraries loaded from each path."""
-_versions_lock = threading.Lock()
+_versions_lock = Lock()
 
 
 def _open_library(manifest: _Manifest) -> ctypes.CDLL:

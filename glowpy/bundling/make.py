@@ -28,12 +28,14 @@ from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
 from glowpy.quantization.integer_ports import integer_ports
 from glowpy.support.errors import LoadError, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UNBOUNDED, Symbol
 
 __all__ = ["bundle", "memories", "model_fingerprint", "outdated", "random_inputs", "run_in"]
 
 
+@within_limits
 def bundle(
     model: Module | Mapping[str, Module],
     directory: Path | str,

@@ -21,6 +21,7 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.upgrade import write_upgraded
+from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 
 __all__ = ["Ncnn", "ncnn_files"]
@@ -78,7 +79,13 @@ def _finish(command: Sequence[str], folder: Path | None, what: str) -> None:
     """Runs a command to its end, in a folder. Raises UserError, which says what happened, unless it ends well."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
+            command,
+            cwd=folder,
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"{what}: it took longer than {_SECONDS} s") from None

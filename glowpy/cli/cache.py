@@ -15,7 +15,6 @@ from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, Verb, VerbGroup
 from glowpy.support.cache import damaged_files
 from glowpy.support.cache_folder import (
-    OFF,
     CacheFile,
     cache_files,
     cache_folder,
@@ -23,6 +22,7 @@ from glowpy.support.cache_folder import (
     clear,
     delete,
     set_cache_limit,
+    why_off,
 )
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
@@ -140,9 +140,7 @@ def _folder() -> Iterator[Path]:
     """The folder. Raises UserError where the cache is turned off, or the `with` cannot read or write it."""
     folder = cache_folder()
     if folder is None:
-        raise UserError(
-            f"the cache is turned off: GLOWPY_CACHE_DIR is '{OFF}'", note="unset GLOWPY_CACHE_DIR"
-        )
+        raise why_off()
     try:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

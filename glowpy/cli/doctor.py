@@ -22,7 +22,7 @@ from glowpy.graph.function import Module
 from glowpy.llvm.machine import LLVM_VERSION
 from glowpy.plugins import missing_pieces, name_fault, operator_packages, plugins
 from glowpy.support.cache import damaged_files
-from glowpy.support.cache_folder import cache_files, cache_folder, cache_limit, write_fault
+from glowpy.support.cache_folder import cache_files, cache_folder, cache_limit, why_off, write_fault
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]
@@ -106,7 +106,7 @@ def _bitcode(variant: Variant) -> str:
 def _cache() -> dict[str, str]:
     folder = cache_folder()
     if folder is None:
-        return {"cache": "turned off by GLOWPY_CACHE_DIR"}
+        return {"cache": why_off().diagnostics[0].message}
     if fault := write_fault(folder):
         return {"cache": str(folder), "cache fault": f"cannot be written: {fault}"}
     files = list(cache_files(folder))

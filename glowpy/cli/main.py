@@ -35,6 +35,7 @@ from glowpy.cli.run import run_model
 from glowpy.cli.targets import targets
 from glowpy.cli.verify import verify
 from glowpy.support.errors import InternalError, UserError
+from glowpy.support.limits import of_limits
 
 __all__ = ["VERBS", "command", "run"]
 
@@ -117,11 +118,14 @@ def _invoke(argv: Sequence[str]) -> int:
         # The reader went away: `glowpy dump ... | head`. Python would complain again when it flushes at exit.
         sys.stdout = None
         return 0
-    except OSError as error:
-        return _disk_full(error) if error.errno in _FULL else _bug(_UNEXPECTED)
     except InternalError as error:
         return _bug(str(error))
-    except Exception:  # noqa: BLE001 - whatever it is, it is ours, and the user must be told so
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the user must be told so
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return _disk_full(error)
+        if (limit := of_limits(error)) is not None:
+            click.echo(f"error: {limit}", err=True)
+            return 1
         return _bug(_UNEXPECTED)
 
 

@@ -10,7 +10,7 @@ import click
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.tuning import Tuned
-from glowpy.support.cache_folder import cache_folder
+from glowpy.support.cache_folder import cache_folder, why_off
 
 __all__ = ["tuning_figures", "tuning_of", "tuning_text", "warn_of_tuning"]
 
@@ -36,7 +36,8 @@ def warn_of_tuning(backend: CpuBackend) -> None:
         )
     if cache_folder() is None and not all(one.kept for one in backend.tuned):
         click.echo(
-            "warning: the cache is turned off: what --tune has measured is not kept", err=True
+            f"warning: {why_off().diagnostics[0].message}; what --tune has measured is not kept",
+            err=True,
         )
 
 

@@ -17,10 +17,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, Literal, final
+
+if __name__ == "__main__":  # see `worker_command`
+    sys.path.insert(0, sys.argv[1])
 
 import llvmlite
 import llvmlite.binding as binding
@@ -28,6 +32,7 @@ import llvmlite.binding as binding
 __all__ = [
     "EXTERNAL",
     "LLVM_VERSION",
+    "REFUSED",
     "Compiler",
     "Form",
     "InvalidIRError",
@@ -42,7 +47,12 @@ __all__ = [
     "needed_pieces",
     "read_result",
     "request",
+    "use_lock",
+    "worker_command",
 ]
+
+REFUSED = 3
+"""The exit status of this module run as a program where LLVM refuses a text."""
 
 EXTERNAL = '"glowpy-external"'
 """The attribute of declared functions that neither the module nor a library defines."""
@@ -79,7 +89,7 @@ _CALLS_LIBRARY = "libjit_calls_library"
 _FLOATS = re.compile(r" = f(?:add|sub|mul|div|cmp|neg|ptosi|ptoui|ptrunc|pext) | = [su]itofp ")
 """What LLVM makes calls of the compiler's library of, where the processor has no floating point."""
 
-_LOCK = threading.RLock()
+_LOCK: AbstractContextManager[object] = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
 
 _MOST_KERNELS = 256
@@ -93,6 +103,12 @@ class UnknownTargetError(ValueError):
 
 class InvalidIRError(ValueError):
     """LLVM refuses the text, or it calls what nobody defines: a bug of whoever wrote it."""
+
+
+def use_lock(lock: AbstractContextManager[object]) -> None:
+    """Has another lock guard LLVM from now on, which a thread may take several times: before anything is compiled."""
+    global _LOCK
+    _LOCK = lock
 
 
 @cache
@@ -162,13 +178,24 @@ class Machine:
         It says so on standard error at best, and ends the process at worst, so this starts one.
         """
         done = subprocess.run(
-            [sys.executable, "-I", str(Path(__file__))],
+            worker_command(),
             input=header(self, (), "unlinked", ()) + request("define void @f() { ret void }"),
             capture_output=True,
             check=False,
         )
         said = done.stderr.decode(errors="replace").strip()
         return said.splitlines()[0] if said else ""
+
+
+def worker_command() -> list[str]:
+    """What starts this module as a program, which reads and writes what `header`, `request` and `read_result` say.
+
+    It is isolated: no file in the current folder is taken for one of Python's own modules. So it is told where this
+    process has found LLVM, which may be on a path that the environment or the program has added.
+    """
+    isolated = ["-I"] if "PYTHONHOME" not in os.environ else ["-s", "-P"]  # -I would ignore it
+    home = Path(llvmlite.__file__).parent.parent
+    return [sys.executable, *isolated, __file__, str(home)]
 
 
 def declarations(texts: Iterable[str]) -> list[str]:
@@ -449,7 +476,8 @@ def _main() -> None:
             answers.write(_LENGTH.pack(len(content)) + content)
             answers.flush()
     except InvalidIRError as error:
-        sys.exit(str(error))
+        sys.stderr.write(str(error))
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

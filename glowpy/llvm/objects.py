@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from glowpy.llvm import machine as llvm
 from glowpy.llvm.machine import (
+    LLVM_VERSION,
+    REFUSED,
     Compiler,
     Form,
     InvalidIRError,
@@ -31,16 +32,21 @@ from glowpy.llvm.machine import (
     header,
     read_result,
     request,
+    use_lock,
+    worker_command,
 )
 from glowpy.support.cache import Key, read, write_all
 from glowpy.support.cores import usable_cores
-from glowpy.support.errors import InternalError
+from glowpy.support.errors import InternalError, ResourceError, UserError
+from glowpy.support.forks import Lock
 from glowpy.support.progress import report
 
 __all__ = ["compile_objects", "compile_whole", "load_objects"]
 
 _PER_WORKER = 4
 """So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
+
+use_lock(Lock())  # which the child of a fork finds open
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
 
@@ -54,7 +60,7 @@ def compile_objects(
     takes the next text when it is done with one. Raises InternalError for texts that LLVM refuses.
     """
     digests = [hashlib.sha256(library).digest() for library in libraries]
-    where: list[str | bytes] = [*map(str, astuple(machine)), llvm.LLVM_VERSION, *digests]
+    where: list[str | bytes] = [*map(str, astuple(machine)), LLVM_VERSION, *digests]
     keys = [Key.of("code", text, *where) for text in texts]
     objects = {key: code for key in keys if use_cache and (code := read(key)) is not None}
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in objects}
@@ -83,7 +89,7 @@ def _compile(
     thread, which goes on with the text that it has while the exception takes its course.
     """
     needed = declarations(texts)
-    others = min(usable_cores(), len(texts) // _PER_WORKER) - 1
+    others = min(usable_cores(), len(texts) // _PER_WORKER) - 1 if sys.executable else 0
     waiting = deque(enumerate(texts))
     results: SimpleQueue[tuple[int, bytes] | BaseException] = SimpleQueue()
 
@@ -158,9 +164,20 @@ class _Worker:
             result = None
         self.header = b""
         if result is None:
-            self.process.wait()
-            raise InternalError(f"LLVM refuses generated code: {self.messages()}")
+            raise self._failure(self.process.wait())
         return result
+
+    def _failure(self, status: int) -> UserError | InternalError:
+        """Why a process has ended with this exit status, without a result."""
+        said = self.messages().strip()
+        if status == -signal.SIGKILL or "out of memory" in said or "bad_alloc" in said:
+            return ResourceError("there is not enough memory for a process that compiles")
+        if status in (REFUSED, -signal.SIGABRT, -signal.SIGSEGV):
+            return InternalError(f"LLVM refuses generated code: {said}")
+        return UserError(
+            f"expected a process that compiles, got one that ends with {status}: {said.splitlines()[-1:]}",
+            note=f"'{sys.executable}' is started, and has to be a Python that finds llvmlite's own requirements",
+        )
 
     def messages(self) -> str:
         """What the process has written to its standard error."""
@@ -173,14 +190,11 @@ def _worker(
     machine: Machine, libraries: Sequence[bytes], form: Form, needed: Sequence[str]
 ) -> Iterator[_Worker]:
     """A process that ends with the `with`."""
+    if not sys.executable:
+        raise UserError("expected a Python to start another process with: sys.executable is empty")
     pipe = subprocess.PIPE
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-I", str(Path(llvm.__file__))],
-            stdin=pipe,
-            stdout=pipe,
-            stderr=errors,
-        )
+        process = subprocess.Popen(worker_command(), stdin=pipe, stdout=pipe, stderr=errors)
         try:
             yield _Worker(process, errors, header(machine, libraries, form, needed))
         finally:

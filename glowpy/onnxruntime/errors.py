@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glowpy.support.errors import GlowError, LoadError, UnsupportedError, UserError
+from glowpy.support.errors import GlowError, LoadError, ResourceError, UnsupportedError, UserError
 
 __all__ = [
     "EPFail",
@@ -44,7 +44,7 @@ class EngineError(Exception):
 
 
 class RuntimeException(Exception):
-    """A bug in glowpy."""
+    """No memory, or another limit of the machine; or a bug in glowpy."""
 
 
 class InvalidProtobuf(Exception):
@@ -76,6 +76,8 @@ def translated(error: GlowError, otherwise: type[Exception]) -> Exception:
     match error:
         case UnsupportedError():
             return NotImplemented(str(error))
+        case ResourceError():
+            return RuntimeException(str(error))
         case LoadError():
             return InvalidProtobuf(str(error))
         case UserError():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
+
+from glowpy.support.forks import Lock
 
 __all__ = ["say_once", "set_default_logger_severity", "set_default_logger_verbosity"]
 
@@ -12,7 +13,7 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.
 """By onnxruntime's severities: verbose, info, warning, error, fatal."""
 
 _said: set[str] = set()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def say_once(message: str, severity: int = -1) -> None:

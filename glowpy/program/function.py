@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, final, overload
@@ -20,6 +19,8 @@ from glowpy.program.portion import Runner, Trace, leaves
 from glowpy.program.read import read
 from glowpy.program.source import explained
 from glowpy.support.errors import UserError
+from glowpy.support.forks import Lock
+from glowpy.support.limits import within_limits
 
 __all__ = ["ProgramFunction", "function"]
 
@@ -41,7 +42,7 @@ class ProgramFunction:
         self._backend = backend_of(backend) if isinstance(backend, str) else backend
         self._block: Block | None = None
         self._runners: dict[Portion, Runner] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock(is_brief=False)
 
     @property
     def block(self) -> Block:
@@ -51,6 +52,7 @@ class ProgramFunction:
                 self._block = read(self.python_function, {})
             return self._block
 
+    @within_limits
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result. Raises UserError for arguments, or values on the way, that do not fit, with the line."""
         given = self._given(arguments, named)

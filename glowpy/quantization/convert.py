@@ -42,6 +42,7 @@ from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.schema import quant_of_bias, quant_of_range, quant_of_weights
 from glowpy.support.errors import Diagnostic, UserError, expect_type
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.text import print_attrs
 
@@ -57,6 +58,7 @@ _TABLE_BLOCK = 32
 """Neighbours of a table of 4 bits that have a scale in common."""
 
 
+@within_limits
 def quantize(model: Module | Function, profile: Profile, options: Options | None = None) -> Module:
     """A network that computes on integers where it can, and gives nearly what the one in floats does.
 

@@ -19,6 +19,7 @@ from glowpy.quantization.convert import integers_of
 from glowpy.quantization.islands import chosen_to_keep, not_finite
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.schema import quant_of_weights
+from glowpy.support.limits import within_limits
 
 __all__ = ["quantize_dynamic"]
 
@@ -34,6 +35,7 @@ class _Stored:
     scales: Constant
 
 
+@within_limits
 def quantize_dynamic(model: Module | Function, *, keep: tuple[str, ...] = ()) -> Conversion:
     """A network whose matrix products with known weights are exact sums of integers.
 

@@ -29,6 +29,7 @@ from glowpy.quantization.optimized import optimized
 from glowpy.quantization.options import Options
 from glowpy.quantization.profiling import Sample, profile
 from glowpy.quantization.schema import quant_of_range
+from glowpy.support.limits import within_limits
 from glowpy.support.progress import report
 from glowpy.support.text import print_attrs
 from glowpy.support.timing import fastest
@@ -105,6 +106,7 @@ class Estimate:
         return f"integers are slower on this machine: {parts}"
 
 
+@within_limits
 def estimate(
     model: Module | Function, sample: Sample, how: Options | Method | None = None
 ) -> Estimate:

@@ -34,11 +34,13 @@ from glowpy.quantization.islands import chosen_to_keep, moves
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.quantization.profiling import Sample
 from glowpy.support.errors import UserError, expect_type
+from glowpy.support.limits import within_limits
 from glowpy.support.text import print_attrs
 
 __all__ = ["halve", "output_fidelities"]
 
 
+@within_limits
 def halve(
     model: Module | Function,
     kind: ElemKind,

@@ -20,6 +20,7 @@ from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.signature import Signature
 from glowpy.quantization.statistics import Statistics
 from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.progress import report
 
 __all__ = [
@@ -183,6 +184,7 @@ class Profiler:
         ]
 
 
+@within_limits
 def profile(
     model: Module | Function,
     inputs: Inputs,

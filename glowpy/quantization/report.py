@@ -16,6 +16,7 @@ from glowpy.quantization.profile import ProfiledValue
 from glowpy.quantization.profiling import Sample
 from glowpy.quantization.search import Searched
 from glowpy.quantization.statistics import Statistics
+from glowpy.support.limits import within_limits
 
 __all__ = ["Report", "Row", "decisions_of", "report"]
 
@@ -100,6 +101,7 @@ class Report:
         }
 
 
+@within_limits
 def report(
     model: Module | Function,
     method: Method,

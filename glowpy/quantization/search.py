@@ -26,6 +26,7 @@ from glowpy.quantization.method import Method, expect_method
 from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profiling import Sample
 from glowpy.support.errors import LoadError, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
 from glowpy.support.progress import report
@@ -139,6 +140,7 @@ def digest_of(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
+@within_limits
 def search(
     model: Module | Function,
     method: Method,

@@ -18,6 +18,7 @@ from glowpy.quantization.conversion import Conversion, bytes_of_constants, outco
 from glowpy.quantization.islands import chosen_to_keep, not_finite
 from glowpy.quantization.optimized import optimize, optimized
 from glowpy.support.errors import UserError
+from glowpy.support.limits import within_limits
 
 __all__ = ["quantize_weights"]
 
@@ -25,6 +26,7 @@ _BITS = (4, 8)
 _BLOCKS = (32, 64, 128)
 
 
+@within_limits
 def quantize_weights(
     model: Module | Function,
     *,

@@ -1,6 +1,7 @@
 """The folder of the cache: where it lies, what it may hold, and what goes when that is too much.
 
-* `GLOWPY_CACHE_DIR` places it; `off` means that nothing is read or written. Without it, it is the user's cache folder.
+* `GLOWPY_CACHE_DIR` places it; `off` means that nothing is read or written. Without it, it is the user's cache folder,
+  and nothing is read or written for a user without a home.
 * `GLOWPY_CACHE_LIMIT` bounds it (`512M`, `4G`), else what `glowpy cache limit` has set, else 4 GiB. Everything that
   this package writes there counts.
 * Files are told by their names: `KIND-DIGEST` is an entry, `KIND-DIGEST.damaged` one that was set aside, and
@@ -19,7 +20,6 @@ import re
 import shutil
 import stat
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from glowpy.support.errors import UserError
+from glowpy.support.forks import Lock
 
 if sys.platform != "win32":
     import fcntl
@@ -45,6 +46,7 @@ __all__ = [
     "open_part",
     "parse_bytes",
     "set_cache_limit",
+    "why_off",
     "write_fault",
 ]
 
@@ -67,7 +69,7 @@ folder is full. So far can each of several processes that write at the same time
 
 _room: dict[Path, int] = {}
 """How many bytes this process may write before it looks through a folder again."""
-_room_lock = threading.Lock()
+_room_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,32 @@ class CacheFile:
 
 
 def cache_folder() -> Path | None:
-    """The cache's folder, which need not exist; None where the cache is turned off."""
+    """The cache's folder, which need not exist; None where the cache is turned off, or this user has no home."""
     place = os.environ.get(_DIRECTORY, "")
     if place == OFF:
         return None
-    return Path(place).absolute() if place else user_cache_path("glowpy", appauthor=False)
+    return Path(place).absolute() if place else _user_folder()
+
+
+def _user_folder() -> Path | None:
+    """The user's; None where neither the environment nor the system says where a user of that number has files."""
+    try:
+        folder = user_cache_path("glowpy", appauthor=False)
+    except RuntimeError:
+        return None
+    return folder if folder.is_absolute() else None  # before platformdirs 4.4 it begins with ~
+
+
+def why_off() -> UserError:
+    """Why there is no folder."""
+    if os.environ.get(_DIRECTORY, "") == OFF:
+        return UserError(
+            f"the cache is turned off: {_DIRECTORY} is '{OFF}'", note=f"unset {_DIRECTORY}"
+        )
+    return UserError(
+        "there is no place for the cache: this user has no home",
+        note=f"{_DIRECTORY} names a folder",
+    )
 
 
 def write_fault(folder: Path) -> str:
@@ -139,7 +162,7 @@ def set_cache_limit(limit: int) -> None:
     """
     folder = cache_folder()
     if folder is None:
-        raise UserError(f"the cache is turned off: {_DIRECTORY} is '{OFF}'")
+        raise why_off()
     if text := os.environ.get(_LIMIT, ""):
         raise UserError(
             f"{_LIMIT} is '{text}', and counts in place of a limit that is set here",

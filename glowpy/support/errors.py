@@ -1,7 +1,8 @@
 """The two kinds of failure: the user's input is wrong, or glowpy is.
 
 ```
-GlowError -- UserError      LoadError, VerifyError, UnsupportedError     exit code 1, no traceback
+GlowError -- UserError      LoadError, VerifyError, UnsupportedError,
+          |                 ResourceError                                exit code 1, no traceback
           '- InternalError  a bug in glowpy: the stage, and a traceback
 ```
 
@@ -23,6 +24,7 @@ __all__ = [
     "GlowError",
     "InternalError",
     "LoadError",
+    "ResourceError",
     "UnsupportedError",
     "UserError",
     "VerifyError",
@@ -82,6 +84,10 @@ class VerifyError(UserError):
 
 class UnsupportedError(UserError):
     """Well-formed input that glowpy, or the chosen backend, cannot handle."""
+
+
+class ResourceError(UserError):
+    """The machine, or what this process may take of it, has no more memory, threads, processes or open files."""
 
 
 class InternalError(GlowError):

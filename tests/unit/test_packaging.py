@@ -232,10 +232,13 @@ def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
         "import glowpy.backends.cpu.library as b\n"
         "from glowpy.backends.cpu.variant import baseline_variant\n"
         "print(b.__file__)\n"
+        "from importlib.metadata import requires\n"
+        "print(*[one for one in requires('glowpy') if 'ziglang' in one and 'extra' not in one])\n"
         f"print(b.LIBJIT.bitcode(baseline_variant({platform.machine()!r})).split(b'\\n', 1)[1][:2])"
     )
-    module, magic = run_installed(python, code, tmp_path).splitlines()
+    module, compiler, magic = run_installed(python, code, tmp_path).splitlines()
     assert Path(module) == ROOT / "glowpy/backends/cpu/library.py"
+    assert compiler == "ziglang<0.18,>=0.17"
     assert magic == "b'BC'"
     assert len(list((tmp_path / "home").rglob("bitcode-*"))) == KEPT
 

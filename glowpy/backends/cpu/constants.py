@@ -7,7 +7,6 @@ as one model compiled for several shapes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
@@ -20,6 +19,7 @@ from glowpy.executable import aligned_array
 from glowpy.ir.plan import MemoryPlan, Slot, aligned
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit
+from glowpy.support.forks import Lock
 from glowpy.support.identity import package_identity
 
 __all__ = [
@@ -74,7 +74,7 @@ class Weights:
 
 
 _shared: WeakValueDictionary[str, Weights] = WeakValueDictionary()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.cache import Key, locked, read, write, write_all
 from glowpy.support.cache_folder import cache_folder
+from glowpy.support.children import child_environment
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.progress import report
 
@@ -88,7 +88,7 @@ class KernelLibrary:
         if self._packaged_file(variant) is not None:
             return self.identity(variant)
         if cache_folder() is None:
-            return "compiled for this process, as the cache is turned off"
+            return "compiled for this process, as there is no cache"
         return f"{self.identity(variant)} of the cache"
 
     def _content(self, variant: Variant) -> _Content:
@@ -155,7 +155,7 @@ def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
     parts.mkdir()
     command = [sys.executable, str(compile_script()), *what, "--parts", str(parts)]
     # Its temporary files are in our folder: they go with it, whatever ends the script.
-    environment = {**os.environ, "TMPDIR": str(folder)}
+    environment = child_environment(TMPDIR=str(folder))
     with (
         (folder / "said").open("w+", encoding="utf-8") as said,
         subprocess.Popen(

@@ -30,6 +30,7 @@ from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import PassContext, Pipeline, Rewrites
 from glowpy.recipe import run_on_all
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, expect_type
+from glowpy.support.limits import within_limits
 from glowpy.support.output_files import check_output_file
 
 __all__ = ["check_kinds", "check_model", "model_proto", "prepare", "save", "value_info", "written"]
@@ -41,6 +42,7 @@ _WITH_BF16 = 22
 """An opset with the same operators, more of which take bf16."""
 
 
+@within_limits
 def save(
     model: Module | Function,
     path: str | Path,

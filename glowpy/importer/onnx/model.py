@@ -67,6 +67,7 @@ from glowpy.importer.onnx.subgraph import undone_on_error
 from glowpy.importer.onnx.tensor import decode_all
 from glowpy.operators import known_identity
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
 from glowpy.support.remedies import remedied, spelled_dims
@@ -78,6 +79,7 @@ FOLD_BYTES = 1 << 26
 """Known results of more bytes than this are computed at run time; they would only make the program large."""
 
 
+@within_limits
 def load(
     model: str | Path | bytes | onnx.ModelProto,
     *,
@@ -105,6 +107,7 @@ def load(
     return read_model(model).build(shapes=shapes, dims=dims, values=values, state=state)
 
 
+@within_limits
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
     """Reads and checks a model, without shapes. Raises what `load` raises."""
     loaded = OnnxModel(read_source(model))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -23,6 +22,7 @@ from glowpy.core.tensor import Array
 from glowpy.importer.onnx.wire import Extracted
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
+from glowpy.support.forks import Lock
 
 __all__ = ["InFile", "InMemory", "Storage", "Stores"]
 
@@ -34,7 +34,7 @@ _MAX_OPEN = 64
 """Of the files of external data, of which there may be one for each tensor."""
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 _SETTLED = 2_000_000_000
 """Nanoseconds after which a change of a file shows in its times: file systems count in steps."""

@@ -323,7 +323,7 @@ def test_nothing_is_kept_without_a_cache(
     compilation(mixed(), backend).compiled  # noqa: B018
     assert len(tuning_of(backend) or ()) == 3
     assert (
-        "the cache is turned off: what --tune has measured is not kept" in capsys.readouterr().err
+        "GLOWPY_CACHE_DIR is 'off'; what --tune has measured is not kept" in capsys.readouterr().err
     )
 
 

@@ -152,7 +152,7 @@ def test_doctor_reports_the_cache(entries: Path, monkeypatch: pytest.MonkeyPatch
     for name in (f"{KEYS[1]}.damaged", str(KEYS[2]), "`glowpy cache verify` deletes"):
         assert name in report()["cache damage"]
     monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")
-    assert report()["cache"] == "turned off by GLOWPY_CACHE_DIR"
+    assert report()["cache"] == "the cache is turned off: GLOWPY_CACHE_DIR is 'off'"
 
 
 def network() -> Module:

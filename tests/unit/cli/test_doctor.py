@@ -38,8 +38,8 @@ def test_doctor_where_the_cache_is_turned_off(monkeypatch: pytest.MonkeyPatch) -
     out = io.StringIO()
     assert run(["doctor", "--json"], io.StringIO(), out) == 0
     report = json.loads(out.getvalue())
-    assert report["cache"] == "turned off by GLOWPY_CACHE_DIR"
-    assert report["kernel bitcode"] == "compiled for this process, as the cache is turned off"
+    assert report["cache"] == "the cache is turned off: GLOWPY_CACHE_DIR is 'off'"
+    assert report["kernel bitcode"] == "compiled for this process, as there is no cache"
 
 
 def test_doctor_when_a_self_test_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.memory import plan
+from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol
 from glowpy.support.text import Lexer
@@ -174,7 +175,9 @@ def _build(
     flags += ["-no-pie"] if native and bundle.manifest["target"]["relocation"] == "static" else []
     program = "example.wasm" if wasm else "example"
     command = [*compiler, *flags, *map(str, sources), "-o", program]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=child_environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode or done.stderr.strip():
         raise UserError(f"main.c cannot be built with {label}:\n{done.stderr.strip()}")
     if wasm:

@@ -13,6 +13,7 @@ from pathlib import Path
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.variant import baseline_variant
 from glowpy.llvm.machine import host_triple
+from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 
 __all__ = ["MissingToolError", "c_compiler", "can_sanitize", "is_native", "link_shared", "runner"]
@@ -114,10 +115,13 @@ def can_sanitize(command: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch, "probe.c").write_text("int main(void) { return 0; }\n")
         build = [*command, *SANITIZERS, "probe.c", "-o", "probe"]
-        return all(
-            subprocess.run(step, cwd=scratch, capture_output=True, check=False).returncode == 0
-            for step in (build, ["./probe"])
-        )
+        return all(_ends_well(step, scratch) for step in (build, ["./probe"]))
+
+
+def _ends_well(command: Sequence[str], folder: str) -> bool:
+    environment = child_environment()
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
@@ -137,6 +141,7 @@ def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
         done = subprocess.run(
             [*command, *flags, "network.o", "-o", name, "-lc"],
             cwd=scratch,
+            env=child_environment(),
             capture_output=True,
             text=True,
             check=False,

@@ -28,6 +28,7 @@ from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.order import place_of
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
 __all__ = ["FAMILIES", "HostModel", "by_rounds", "open_model"]
@@ -36,6 +37,7 @@ FAMILIES = (containers, control, labels, strings)
 """The modules with rules: importing them fills the table."""
 
 
+@within_limits
 def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostModel:
     """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
 

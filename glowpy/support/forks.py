@@ -1,0 +1,135 @@
+"""Forks: the child has only the thread that forked, and must not wait for what the others have locked.
+
+A fork waits until nobody holds a `Lock`, so that the child finds whole what they guard, and others do not take one
+meanwhile. It does not wait for ever, and not at all for a lock that is held while networks are compiled or run: such a
+lock is open in the child all the same, and `tell_in_child` lets those know that have to give up what nobody finishes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from functools import cached_property, partial
+from typing import Any, Protocol, final
+from weakref import ReferenceType, ref
+
+__all__ = ["Lock", "Told", "tell_in_child"]
+
+_PATIENCE = 60.0
+"""Seconds that a fork waits at most, for all locks together: LLVM compiles one function of a network in less."""
+
+
+class Told(Protocol):
+    """What is to know that it is in the child of a fork."""
+
+    def forked(self) -> None:
+        """Called there before anything else runs."""
+
+
+@final
+class Lock:
+    """A lock for `with`, which the thread that holds it may take again; open in the child of a fork.
+
+    Args:
+        is_brief: Whether a fork waits for it. Then nobody takes another such lock while he holds it.
+    """
+
+    def __init__(self, *, is_brief: bool = True) -> None:
+        self._lock = threading.RLock()
+        self._is_brief = is_brief
+        self._holders: list[int] = []  # the thread that holds it, as often as it has taken it
+        _remember(_locks, self)
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        if _pending and self._is_brief and thread not in self._holders:
+            with _forking:  # the fork comes first, or it would wait for as long as there is something to compile
+                pass
+        self._lock.acquire()
+        self._holders.append(thread)
+
+    def __exit__(self, *exception: object) -> None:
+        self._holders.pop()
+        self._lock.release()
+
+    def take(self, seconds: float) -> bool:
+        """Takes it if that is possible so soon."""
+        return self._lock.acquire(timeout=seconds if self._is_brief else 0)
+
+    def give(self) -> None:
+        """Undoes `take`."""
+        self._lock.release()
+
+    def open(self) -> None:
+        """Makes it one that nobody holds."""
+        self._lock, self._holders = threading.RLock(), []
+
+
+_locks: dict[int, ReferenceType[Lock]] = {}
+_told: dict[int, ReferenceType[Told]] = {}
+_forking = threading.RLock()
+_pending: list[Lock] = []
+"""What the thread that forks has taken."""
+
+
+def _remember(things: dict[int, Any], thing: object) -> None:
+    """Adds a thing for as long as it lives."""
+    key = id(thing)
+    things[key] = ref(thing, partial(_forget, things, key))
+
+
+def _forget(things: dict[int, Any], key: int, _: object) -> None:
+    things.pop(key, None)
+
+
+def tell_in_child(thing: Told) -> None:
+    """Has `thing.forked` called in the child of every fork, for as long as it lives."""
+    _remember(_told, thing)
+
+
+def _before() -> None:
+    _forking.acquire()
+    end = time.monotonic() + _PATIENCE
+    _pending.append(_fork)
+    for known in list(_locks.values()):
+        lock = known()
+        if lock is not None and lock.take(max(end - time.monotonic(), 0)):
+            _pending.append(lock)
+
+
+def _after() -> None:
+    for lock in _pending[1:]:
+        lock.give()
+    _pending.clear()
+    _forking.release()
+
+
+def _in_child() -> None:
+    taken = {id(lock) for lock in _pending}
+    for key, known in list(_locks.items()):
+        if key not in taken and (lock := known()) is not None:
+            lock.open()
+    _after()
+    _open_properties()
+    for listener in list(_told.values()):
+        if (thing := listener()) is not None:
+            thing.forked()
+
+
+def _open_properties() -> None:
+    """Opens the locks that cached properties have before Python 3.12, and hold while they are computed."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("glowpy")]
+    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    attributes = [attribute for owner in classes for attribute in vars(owner).values()]
+    for attribute in attributes:
+        if isinstance(attribute, cached_property) and hasattr(attribute, "lock"):
+            attribute.lock = threading.RLock()
+
+
+_fork = Lock()
+"""Says among those taken that there is a fork, even where there is nothing to take."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

@@ -1,0 +1,197 @@
+"""Forks while other threads hold locks, compile and run: the child waits for none of them."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from glowpy import InferenceSession, UserError, reporting
+from glowpy.llvm import machine
+from glowpy.recipe import Compilation
+from glowpy.support.forks import Lock, tell_in_child
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="there are no forks"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Python 3.12: there are threads
+]
+
+SUM = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Add(x, x) }'
+KEPT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[2] x, float[2] s) => (float[2] y, float[2] t) { t = Add(x, s) y = Mul(t, t) }"""
+
+
+def child(work: Callable[[], bool]) -> bool:
+    """What `work` says in the child of a fork, where a minute is the limit."""
+    pid = os.fork()
+    if not pid:
+        threading.Timer(60, os._exit, [7]).start()
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+@contextmanager
+def elsewhere(work: Callable[[Callable[[], None]], None]) -> Iterator[Callable[[], None]]:
+    """Has `work` done by another thread, up to where it calls its argument; yields what lets it go on."""
+    arrived, go = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        arrived.set()
+        go.wait(60)
+
+    thread = threading.Thread(target=work, args=[pause])
+    thread.start()
+    assert arrived.wait(60)
+    try:
+        yield go.set
+    finally:
+        go.set()
+        thread.join()
+
+
+class _Owner:
+    value = 1
+
+    def forked(self) -> None:
+        self.value += 1
+
+
+@pytest.mark.parametrize("is_brief", [False, True])
+def test_a_lock_that_another_thread_holds_is_open_in_the_child(
+    is_brief: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glowpy.support.forks._PATIENCE", 0.1)
+    lock, owner = Lock(is_brief=is_brief), _Owner()
+    tell_in_child(owner)
+
+    def hold(pause: Callable[[], None]) -> None:
+        with lock:
+            pause()
+
+    def take() -> bool:
+        with lock, lock:
+            return owner.value == 2
+
+    with elsewhere(hold):
+        assert child(take)
+    with lock:
+        assert child(take)  # the thread that forks has it in the child as well
+    with lock:
+        assert owner.value == 1
+
+
+def test_a_fork_waits_for_a_brief_lock_and_comes_before_others() -> None:
+    lock, left = Lock(), []
+
+    def hold(pause: Callable[[], None]) -> None:
+        with lock:
+            pause()
+            left.append(1)
+        for _ in range(10_000):  # without a place for the fork in between
+            with lock:
+                left.append(1)
+
+    with elsewhere(hold) as go:
+        threading.Timer(0.05, go).start()
+        assert child(lambda: 1 <= len(left) < 10_000)
+    assert len(left) == 10_001
+
+
+def test_llvm_may_be_in_use() -> None:
+    assert isinstance(machine._LOCK, Lock)
+
+
+def test_a_cached_property_may_be_being_computed() -> None:
+    """As stages of a compilation are, which holds a lock of the class before Python 3.12."""
+    names = [name for name, one in vars(Compilation).items() if isinstance(one, cached_property)]
+    assert names
+    locks = [lock for name in names if (lock := getattr(vars(Compilation)[name], "lock", None))]
+
+    def hold(pause: Callable[[], None]) -> None:
+        for lock in locks:
+            lock.acquire()
+        pause()
+        for lock in locks:
+            lock.release()
+
+    def take() -> bool:
+        now = [getattr(vars(Compilation)[name], "lock", None) for name in names]
+        return all(lock.acquire(timeout=10) for lock in now if lock is not None)
+
+    with elsewhere(hold):
+        assert child(take)
+
+
+def _right(session: InferenceSession, extent: int) -> bool:
+    x = np.arange(extent, dtype=np.float32)
+    return bool((session.run(None, {"x": x})[0] == x + x).all())
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("stage", ["import", "memory"])
+def test_the_child_compiles_what_another_thread_was_compiling(
+    cache_folder: Path, backend: str, stage: str
+) -> None:
+    del cache_folder
+    model = onnx.parser.parse_model(SUM)
+    session = InferenceSession(model, backend=backend)
+
+    def compile(pause: Callable[[], None]) -> None:
+        paused: list[str] = []
+
+        def progress(name: str, _done: int, _total: int) -> None:
+            if name == stage and not paused:
+                paused.append(name)
+                pause()
+
+        with reporting(progress):
+            assert _right(session, 5)
+
+    with elsewhere(compile):
+        assert child(lambda: _right(session, 5) and _right(session, 7))
+    assert _right(session, 5)
+
+
+class _Pausing:
+    def __init__(self) -> None:
+        self.pause: Callable[[], None] = lambda: None
+
+    def before(self, inst: object, operands: Mapping[str, object]) -> None:
+        del inst, operands
+        self.pause()
+
+    def after(self, inst: object, operands: Mapping[str, object]) -> None: ...
+
+
+def test_what_a_session_keeps_is_not_known_in_the_child_of_a_run() -> None:
+    observer = _Pausing()
+    model = onnx.parser.parse_model(KEPT)
+    session = InferenceSession(model, backend="interpreter", observer=observer, state={"s": "t"})
+    x = np.array([1, 2], np.float32)
+
+    def run(pause: Callable[[], None]) -> None:
+        observer.pause = pause
+        session.run(None, {"x": x})
+
+    def go_on() -> bool:
+        observer.pause = lambda: None
+        for ask in (lambda: session.run(None, {"x": x}), session.get_state):
+            with suppress(UserError):
+                ask()
+                return False
+        session.reset_state()
+        return bool((session.run(None, {"x": x})[0] == x * x).all())
+
+    with elsewhere(run):
+        assert child(go_on)
+    observer.pause = lambda: None
+    assert (session.run(None, {"x": x})[0] == 4 * x * x).all()
