@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 import numpy as np
 
+from glowpy.backend import Backend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
@@ -15,12 +18,17 @@ from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import read_samples
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
+from glowpy.graph.function import Function
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Fidelity, decibels_text
 from glowpy.quantization.halves import halve, output_fidelities
 from glowpy.quantization.profiling import Sample
+from glowpy.support.errors import UserError
 
-__all__ = ["convert"]
+__all__ = ["DECIBELS", "convert"]
+
+DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
+"""What every output of floats has at least: errors of a thirtieth and of a tenth. Most models have twice as many."""
 
 
 @click.command(cls=Verb)
@@ -44,6 +52,12 @@ __all__ = ["convert"]
     metavar="FOLDER",
     help="What to compare on: a folder, a .npz file, or module:name. One random input if left out.",
 )
+@click.option(
+    "--min-decibels",
+    "least",
+    type=float,
+    help="Write no file in which an output of floats has less. 30 for f16 and 20 for bf16 if left out.",
+)
 @shape_option()
 @constants_option()
 @function_option()
@@ -56,6 +70,7 @@ def convert(
     keep: tuple[str, ...],
     ports: bool,
     inputs: str,
+    least: float | None,
     shapes: tuple[str, ...],
     constants: str,
     name: str,
@@ -68,7 +83,8 @@ def convert(
     names in MODEL, or kinds. Inputs and outputs stay as they are without --ports.
 
     The error is said for each output: the ratio of signal to noise against MODEL, in decibels. 60 dB is an
-    error of a thousandth.
+    error of a thousandth. Where it is large, the values are measured, and those that halves do not hold stay in f32;
+    where that does not help, no file is written.
 
     Examples:
       glowpy convert model.onnx --to f16
@@ -81,12 +97,17 @@ def convert(
         Source(model, shapes, constants, name, backend),
         bound_backend(backend, CpuOptions()),
     )
+    limit = DECIBELS[ElemKind(to)] if least is None else least
     with progress(f"converting {model}"):
-        result = halve(source.function, ElemKind(to), keep=keep, ports=ports, backend=target)
         samples = _samples(source, inputs)
-        outputs = output_fidelities(
-            source.function, result.module.function(source.function.name), samples, target
-        )
+        result, outputs = _measured(source, ElemKind(to), keep, ports, target, samples, limit)
+    if output is not None:
+        for name in _lacking(source.function, outputs, limit):
+            raise UserError(
+                f"output '{name}': expected at least {limit:g} dB in {to}, got "
+                f"{decibels_text(outputs[name].decibels)}, so {output} is not written",
+                note="--keep leaves nodes in f32, and --min-decibels says how much is enough",
+            )
     write_network(result.module, output, blobs)
     if as_json:
         print_json(_figures(result, outputs, to, len(samples), output, blobs))
@@ -96,6 +117,32 @@ def convert(
     for port, fidelity in outputs.items():
         click.echo(f"output '{port}': {decibels_text(fidelity.decibels)} on {what}")
     print_unwritten(output)
+
+
+def _measured(
+    source: Source,
+    kind: ElemKind,
+    keep: tuple[str, ...],
+    ports: bool,
+    target: Backend,
+    samples: list[Sample],
+    limit: float,
+) -> tuple[Conversion, dict[str, Fidelity]]:
+    """The network in halves, and how near its outputs are; where need be, with what halves do not hold in f32."""
+    f = source.function
+    for seen in ([], samples):
+        result = halve(f, kind, keep=keep, ports=ports, backend=target, samples=seen)
+        halved = result.module.function(f.name)
+        outputs = output_fidelities(f, halved, samples, target)
+        if not _lacking(f, outputs, limit):
+            break
+    return result, outputs
+
+
+def _lacking(f: Function, outputs: Mapping[str, Fidelity], limit: float) -> list[str]:
+    """The outputs of floats with fewer decibels than the limit. Integers differ in steps, however near floats are."""
+    floats = {port.original for port in f.outputs if port.type.kind.is_float}
+    return [n for n, fidelity in outputs.items() if n in floats and fidelity.decibels < limit]
 
 
 def _samples(source: Source, inputs: str) -> list[Sample]:

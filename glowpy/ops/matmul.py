@@ -24,6 +24,7 @@ from glowpy.ops.operands import (
     expect_numbers,
     expect_same_kind,
     factors,
+    widened,
 )
 from glowpy.support.errors import UserError
 
@@ -96,7 +97,9 @@ def _infer_fully_connected(input: Type, weights: Type, bias: Type) -> Type:
 def _lower_fully_connected(f: Function, n: FullyConnectedNode) -> Operand:
     if n.type.quant is not None:
         return _sums_with_bias(f, n)
-    return f.create_add(n.name, f.create_mat_mul(n.name, n.input, n.weights), n.bias)
+    input, weights, bias = (widened(f, n.name, operand) for operand in n.inputs)
+    total = f.create_add(n.name, f.create_mat_mul(n.name, input, weights), bias)
+    return f.create_convert(n.name, n.type, total) if n.type.kind.is_half else total
 
 
 def _sums_with_bias(f: Function, n: FullyConnectedNode) -> Operand:

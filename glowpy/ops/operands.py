@@ -13,6 +13,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Operand, value_of
+from glowpy.graph.rounding import wide, wide_type
 from glowpy.support.errors import UserError
 
 __all__ = [
@@ -96,6 +97,6 @@ def bounds(kind: ElemKind) -> tuple[float, float]:
 def widened(f: Function, name: str, operand: Operand) -> Operand:
     """`operand` as f32 if it is f16 or bf16, for rules whose every step would round."""
     value = value_of(operand)
-    if not value.type.kind.is_half:
-        return value
-    return f.create_convert(name, value.type.with_kind(ElemKind.F32), value)
+    if value.constant is not None or not value.type.kind.is_half:
+        return wide(f, value)
+    return f.create_convert(name, wide_type(value.type), value)

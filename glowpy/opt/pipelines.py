@@ -28,6 +28,7 @@ from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.graph.merge_pad import MergePadPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.graph.split_products import SplitProductsPass
+from glowpy.opt.graph.widen_sums import WidenSumsPass
 from glowpy.opt.ir.dead_store import DeadStorePass
 from glowpy.opt.ir.elide_copy import ElideCopyPass
 from glowpy.opt.ir.peephole import PeepholePass
@@ -79,6 +80,7 @@ GRAPH_DEFAULT: tuple[GraphPass, ...] = (
     ConstantFoldPass(),
     Rewrites(LOCAL_REWRITES),
     CsePass(),
+    WidenSumsPass(),
     FoldCallsPass(),
     HoistInvariantsPass(),
 )

@@ -2,7 +2,8 @@
 
 Each node that is changed stands between conversions: its operands are rounded, and its result is f32 again for all that
 reads it. The optimizer removes what converts there and back, which changes nothing, so that conversions remain where
-f32 begins and ends.
+f32 begins and ends. The steps of one operator stay in f32, and what it reads and gives is rounded; sums, which leave
+the range of f16, are widened by the optimizer.
 
 Positions and masks are computed from integers, exactly, and stay in f32 until they meet data. Rounded to halves, the
 angles of the 3000th word would be wrong. The lowest f32 in a mask is lower than all halves: it becomes half the lowest
@@ -32,7 +33,9 @@ from glowpy.quantization.conversion import Conversion, bytes_of_constants, outco
 from glowpy.quantization.fidelity import Fidelity, runner
 from glowpy.quantization.islands import chosen_to_keep, moves
 from glowpy.quantization.optimized import optimize, optimized
+from glowpy.quantization.overflow import out_of_range
 from glowpy.quantization.profiling import Sample
+from glowpy.quantization.steps import operators_of, reads_weights
 from glowpy.support.errors import UserError, expect_type
 from glowpy.support.limits import within_limits
 from glowpy.support.text import print_attrs
@@ -48,6 +51,7 @@ def halve(
     keep: tuple[str, ...] = (),
     ports: bool = False,
     backend: str | Backend = "cpu",
+    samples: Iterable[Sample] = (),
 ) -> Conversion:
     """A network whose floats are halves: `reason` says of what became of a node why it stays in f32.
 
@@ -57,8 +61,9 @@ def halve(
         keep: Nodes that stay in f32: their names in the optimized graph or in the user's model, or their kinds.
         ports: Whether inputs, outputs and variables in f32 become halves, too.
         backend: What is to run the network; what it cannot run in halves stays in f32.
+        samples: What the network is run with to see which values leave the range of halves: those stay in f32.
 
-    Raises UserError for other kinds, and for names in `keep` that no node has.
+    Raises UserError for other kinds, for names in `keep` that no node has, and for samples that do not fit.
     """
     expect_type("kind", kind, ElemKind, "an ElemKind, such as ElemKind.F16")
     if not kind.is_half:
@@ -66,7 +71,8 @@ def halve(
     original = optimized(model)
     chosen = backend_of(backend) if isinstance(backend, str) else backend
     before = bytes_of_constants(original)
-    refused: dict[str, str] = {}
+    measured = list(samples)
+    refused = out_of_range(original, kind, measured, chosen) if measured else {}
     while True:
         f = original.module.clone().function(original.name)
         functions = (*f.called, f)
@@ -140,12 +146,14 @@ class _Converter:
         self._constants, self._exact = constants, exact
         self._new: dict[str, Node] = {}
         self._nodes = [node for node in f.topological() if _has_floats(node)]
+        self._operators = operators_of(self._nodes)
 
     def run(self) -> dict[Node, str]:
         """What became of the nodes: why each stays in f32; empty where it does not."""
         reasons: dict[Node, str] = {}
         for node in self._nodes:
-            reasons[node] = self._reason(node) or self._converted(node)
+            is_step = node in self._operators and not reads_weights(node)
+            reasons[node] = self._reason(node) or (self._step if is_step else self._converted)(node)
         self._hand_on()
         return reasons
 
@@ -222,6 +230,28 @@ class _Converter:
         f.replace(node, results, f.newest(f.num_nodes - before))
         self._new[name] = new
         return ""
+
+    def _step(self, node: Node) -> str:
+        """Leaves a step of an operator in f32, rounds what the operator reads and gives; why, if it is not the last."""
+        f, operator = self._f, self._operators[node]
+        with f.replacing(node):
+            for index, value in enumerate(node.inputs):
+                inside = value.node is not None and self._operators.get(value.node) == operator
+                if _is_f32(value) and not (inside or is_known(value) or value in self._exact):
+                    node.set_input(index, self._rounded(value))
+            is_last = False
+            for result in filter(_is_f32, node.results):
+                uses = [use for use in result.uses if self._operators.get(use[0]) != operator]
+                rounded = self._rounded(result) if uses else result
+                for user, index in uses:
+                    user.set_input(index, rounded)
+                    is_last = True
+        return "" if is_last else "it is a step of an operator, which rounds where it ends"
+
+    def _rounded(self, value: NodeValue) -> NodeValue:
+        """A value as halves have it, in f32."""
+        half = self._f.create_convert(value.name, self._type(value.type), value)
+        return self._f.create_convert(value.name, value.type, half).result
 
     def _type(self, type: Type) -> Type:
         return type.with_kind(self._kind) if type.kind is ElemKind.F32 else type

@@ -61,6 +61,7 @@ from glowpy.importer.onnx.node import (
 )
 from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
+from glowpy.importer.onnx.rounding import rounded_results
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.subgraph import undone_on_error
@@ -434,7 +435,9 @@ class _Build:
         opset = self.model.source.opsets[domain_of(node.domain)]
         try:
             with undone_on_error(self.module, node):
+                before = scope.f.num_nodes
                 results = self._results(node, loc, opset, inputs, scope)
+                results |= rounded_results(node, scope.f, before, results)
         except SubgraphError as error:
             self.errors += error.errors
         except ValueNeededError as error:

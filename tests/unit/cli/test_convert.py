@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -134,3 +135,32 @@ def test_figures_on_inputs_of_the_user() -> None:
 )
 def test_refusals(argv: list[str], message: str) -> None:
     assert message in converted("--shape", "N=1", *argv, status=1)
+
+
+def steep(name: str, nodes: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+    agraph (float[64] x) => (float[64] y) {{ {nodes} }}"""
+    onnx.save(onnx.parser.parse_model(text), name)
+
+
+def test_values_out_of_range_are_measured_and_stay_in_f32() -> None:
+    steep("squares.onnx", "q = Mul(x, x) r = Relu(q) y = Sqrt(r)")
+    np.savez("large.npz", x=RNG.normal(size=(2, 64)).astype(np.float32) * 3000)
+    argv = ["convert", "squares.onnx", "--to", "f16", "-o", "roots.onnx"]
+    assert "3 of 3 nodes" in said(argv)
+    text = said([*argv, "--inputs", "large.npz"])
+    assert "0 of 3 nodes" in text
+    assert "on the samples, which f16 does not hold well" in text
+
+
+def test_what_halves_ruin_is_not_written() -> None:
+    steep("steep.onnx", "c = Constant <value_float = 10000.0> () q = Mul(x, c) y = Sin(q)")
+    argv = ["convert", "steep.onnx", "--to", "f16", "-o", "ruined.onnx"]
+    text = said(argv, 1)
+    assert "output 'y': expected at least 30 dB in f16, got " in text
+    assert "so ruined.onnx is not written" in text
+    assert not Path("ruined.onnx").exists()
+    assert "dB on a random input" in said(argv[:-2])
+    said([*argv, "--keep", "Mul", "--keep", "Sin"])
+    said([*argv, "--min-decibels", "-100"])
+    assert Path("ruined.onnx").exists()

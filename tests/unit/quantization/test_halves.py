@@ -6,8 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx.helper
 import onnx.parser
 import pytest
+from onnx import numpy_helper
 
 import glowpy
 from glowpy.core.elemkind import ElemKind
@@ -236,3 +238,89 @@ def test_wrong_arguments() -> None:
         halve(f, ElemKind.F16, keep=("relu",))
     with pytest.raises(UserError, match="expected inputs to compare on, got none"):
         output_fidelities(f, halve(f, ElemKind.F16).module.main, [])
+
+
+def written(nodes: str, outputs: str = "float[4, 64] y", opset: int = 21) -> Function:
+    """A model of these nodes, which read `x` and the vectors `g` and `b`."""
+    text = f"""<ir_version: 10, opset_import: ["": {opset}]>
+agraph (float[4, 64] x) => ({outputs}) <float[64] g = {{{", ".join(["1.5"] * 64)}}}> {{ {nodes} }}"""
+    return glowpy.load(onnx.parser.parse_model(text)).main
+
+
+MEAN_VARIANCE = """h = Unsqueeze <axes = [0]> (x) m = MeanVarianceNormalization <axes = [2]> (h)
+  y = Squeeze <axes = [0]> (m)"""
+BY_STEPS = """m = ReduceMean <axes = [1]> (x) c = Sub(x, m) q = Mul(c, c) v = ReduceMean <axes = [1]> (q)
+  e = Constant <value_float = 0.00001> () w = Add(v, e) s = Sqrt(w) n = Div(c, s) y = Mul(n, g)"""
+
+
+@pytest.mark.parametrize("scale", [300, 3e-4])
+@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.parametrize(
+    ("nodes", "opset"),
+    [
+        ("y = LayerNormalization(x, g)", 21),
+        ("y = RMSNormalization(x, g)", 23),
+        ("y = LpNormalization <p = 2> (x)", 22),
+        (MEAN_VARIANCE, 9),
+        (BY_STEPS, 17),
+    ],
+    ids=["layer", "rms", "lp", "mean variance", "steps"],
+)
+def test_norms_round_where_they_end(nodes: str, opset: int, kind: ElemKind, scale: float) -> None:
+    """Squares of what is above 255 are no f16, and those of what is below a thousandth have few digits."""
+    f = written(nodes, opset=opset)
+    x = {"x": (RNG.normal(size=(4, 64)) * scale).astype(np.float32)}
+    half = halve(f, kind).module.main
+    assert output_fidelities(f, half, [x], "interpreter")["y"].decibels > (
+        40 if kind is ElemKind.BF16 else 55
+    )
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_sums_may_leave_the_range(backend: str) -> None:
+    """As in norms that JAX writes; what a sum is multiplied with brings it back."""
+    f = written(
+        """q = Mul(x, x) a = Constant <value_ints = [1]> () t = ReduceSum(q, a)
+        n = Constant <value_float = 0.015625> () m = Mul(t, n) s = Sqrt(m) y = Div(x, s)"""
+    )
+    x = {"x": (200 + RNG.normal(size=(4, 64))).astype(np.float32)}
+    half = halve(f, ElemKind.F16, backend=backend).module.main
+    assert output_fidelities(f, half, [x], backend)["y"].decibels > 55
+
+
+def test_a_sum_that_is_an_output_keeps_its_range() -> None:
+    f = written("a = Constant <value_ints = [1]> () y = ReduceSum(x, a)", "float[4, 1] y")
+    half = halve(f, ElemKind.F16).module.main
+    x = {"x": np.full((4, 64), 5000, np.float32)}
+    assert output_fidelities(f, half, [x], "interpreter")["y"].decibels > 55
+
+
+def test_what_leaves_the_range_on_samples_stays_in_f32() -> None:
+    f = written("q = Mul(x, x) r = Relu(q) s = Sqrt(r) y = Mul(s, g)")
+    samples = [{"x": (RNG.normal(size=(4, 64)) * 3000).astype(np.float32)}]
+    blind = halve(f, ElemKind.F16)
+    assert output_fidelities(f, blind.module.main, samples, "interpreter")["y"].decibels < 0
+    result = halve(f, ElemKind.F16, samples=samples)
+    assert output_fidelities(f, result.module.main, samples, "interpreter")["y"].decibels > 55
+    assert {node.kind for node in result.floats} == {"mul", "relu", "sqrt"}
+    assert "on the samples, which f16 does not hold well" in result.floats[0].reason
+    assert not halve(f, ElemKind.BF16, samples=samples).floats
+
+
+def test_weights_inside_of_operators_become_halves() -> None:
+    """However many steps a recurrent layer has, it is its weights that take memory."""
+    weights = numpy_helper.from_array(RNG.normal(size=(1, 256, 8)).astype(np.float32), "w")
+    again = numpy_helper.from_array(RNG.normal(size=(1, 256, 64)).astype(np.float32) / 8, "r")
+    node = onnx.helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=64)
+    ports = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [5, 2, 8]), ("y", [5, 1, 2, 64]))
+    ]
+    graph = onnx.helper.make_graph([node], "g", ports[:1], ports[1:], [weights, again])
+    opset = onnx.helper.make_opsetid("", 17)
+    f = glowpy.load(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)).main
+    result = halve(f, ElemKind.F16)
+    large = [c for c in result.module.constants if c.type.count > 1000]
+    assert {c.type.kind for c in large} == {ElemKind.F16}
+    x = {"x": RNG.normal(size=(5, 2, 8)).astype(np.float32)}
+    assert output_fidelities(f, result.module.main, [x], "interpreter")["y"].decibels > 50

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.backends.cpu.nodes_gen import create_cpu_attention
-from glowpy.backends.cpu.passes.widen_halves import widened
 from glowpy.backends.cpu.strategy.attention import choose_attention
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -31,6 +30,7 @@ from glowpy.graph.nodes_gen import (
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.graph.rounding import wide_type
 from glowpy.opt.known import is_all, known
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Dim, Expr, likely_extent, product, static
@@ -133,7 +133,7 @@ class FuseAttentionPass(RewritePass):
         masks += [none] * (_MASKS - len(masks))
         chooses = [*(mask.fill is not None for mask in kept), False, False]
         result = create_cpu_attention(
-            f, n.name, widened(n.type).with_shape((*heads.query.shape[:3], heads.value.shape[3])),
+            f, n.name, wide_type(n.type).with_shape((*heads.query.shape[:3], heads.value.shape[3])),
             heads.query.build(f, n), heads.key.build(f, n), heads.value.build(f, n), *masks,
             scale=scores.scale * heads.query.factor * heads.key.factor, softcap=scores.softcap,
             bias_chooses=chooses[0], mask_chooses=chooses[1],
@@ -483,7 +483,7 @@ def _wide(f: Function, n: MatMulNode, value: NodeValue) -> NodeValue:
     """A value in f32."""
     if not value.type.kind.is_half:
         return value
-    return f.create_convert(n.name, widened(value.type), value).result
+    return f.create_convert(n.name, wide_type(value.type), value).result
 
 
 def _shaped(f: Function, n: MatMulNode, value: NodeValue, shape: Shape) -> NodeValue:

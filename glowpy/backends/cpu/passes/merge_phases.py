@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from glowpy.backends.cpu.passes.widen_halves import widened
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -18,6 +17,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode, TransposedConvolutionNode
 from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.graph.rounding import wide_type
 from glowpy.opt.known import known_tensor
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import ceil_div
@@ -67,7 +67,7 @@ class MergePhasesPass(RewritePass):
     @rule
     def merge(self, f: Function, n: TransposedConvolutionNode, why: Why) -> Replacement:
         """The phases along the last dimension where that is faster."""
-        kind = widened(n.type).kind
+        kind = wide_type(n.type).kind
         if kind not in (ElemKind.F32, ElemKind.F64) or n.type.quant is not None:
             return None
         filter = known_tensor(n.filter)

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from glowpy.backends.cpu.passes.widen_halves import widened
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -17,6 +16,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConvolutionNode
 from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.graph.rounding import wide_type
 from glowpy.opt.known import known_tensor
 from glowpy.passes import RewritePass
 
@@ -65,7 +65,7 @@ class MergePixelsPass(RewritePass):
     @rule
     def merge(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The pixels of a row where that is faster."""
-        kind = widened(n.type).kind
+        kind = wide_type(n.type).kind
         if kind not in (ElemKind.F32, ElemKind.F64) or n.group > 1 or n.dilation[-1] > 1:
             return None
         machine = self.variant.machine_for(kind)

@@ -6,28 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from glowpy.backend import Operation
-from glowpy.core.elemkind import ElemKind
-from glowpy.core.schema import Trait
-from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.node import Node, Operand
+from glowpy.graph.rounding import wide, wide_type, widened
 from glowpy.passes import GraphPass, PassContext
 
-__all__ = ["WidenHalvesPass", "in_f32", "widened"]
-
-
-def widened(type: Type) -> Type:
-    """The type in f32 if its elements are halves, else the type."""
-    return type.with_kind(ElemKind.F32) if type.kind.is_half else type
+__all__ = ["WidenHalvesPass", "in_f32"]
 
 
 def in_f32(operation: Operation) -> Operation:
     """The same operator on operands in f32 in place of halves."""
-    types = {name: widened(type) for name, type in operation.types.items()}
+    types = {name: wide_type(type) for name, type in operation.types.items()}
     return Operation(operation.mnemonic, types, operation.attrs)
 
 
@@ -74,22 +64,8 @@ class WidenHalvesPass(GraphPass):
 
 def _widened(f: Function, node: Node) -> list[Operand]:
     """The node in f32, and its results as they were."""
-    inputs = [_wide(f, value) for value in node.inputs]
-    result = widened(node.type) if node.has(Trait.TYPED) else None
-    wide = f.create(type(node), node.name, inputs, node.attrs, result, node.loc)
+    twin = widened(f, node, [wide(f, value) for value in node.inputs])
     return [
         new if new.type == old.type else f.create_convert(node.name, old.type, new)
-        for old, new in zip(node.results, wide.results, strict=True)
+        for old, new in zip(node.results, twin.results, strict=True)
     ]
-
-
-def _wide(f: Function, value: NodeValue) -> Operand:
-    if not value.type.kind.is_half:
-        return value
-    constant = value.constant
-    if constant is None:
-        return f.create_convert(value.name, widened(value.type), value)
-    tensor = Tensor.derived(
-        widened(value.type), "f32", [constant.tensor], lambda array: array.astype(np.float32)
-    )
-    return f.module.create_constant(value.name, tensor)
