@@ -210,18 +210,24 @@ class OrtValue:
         return False
 
     def update_inplace(self, data: Array | OrtValue) -> None:
-        """Writes other elements of the same type and shape into the memory.
+        """Writes other elements into the memory: as many of the same type, in whatever shape.
 
-        Raises TypeError for what is neither an array nor a value, RuntimeError for another type or shape.
+        Raises TypeError for what is neither an array nor a value, RuntimeError for another type or number.
+        onnxruntime takes the bytes of an array of another type for elements of this one.
         """
         array = data._array if isinstance(data, OrtValue) else data
         if not isinstance(array, np.ndarray):
-            raise TypeError("expected a numpy array or an OrtValue")
-        if (array.dtype, array.shape) != (self._array.dtype, self._array.shape):
+            raise TypeError("data must be a numpy.ndarray or an OrtValue")
+        own = self._array
+        if array.dtype != own.dtype:
             raise RuntimeError(
-                f"expected {self._array.dtype}{list(self._array.shape)}, got {array.dtype}{list(array.shape)}"
+                f"the source and destination must have the same data type: expected {own.dtype}, got {array.dtype}"
             )
-        self._array[...] = array
+        if array.size != own.size:
+            raise RuntimeError(
+                f"the source and destination must have the same size: expected {own.size} elements, got {array.size}"
+            )
+        own[...] = array.reshape(own.shape)
 
 
 class OrtValueVector(list[OrtValue]):

@@ -391,8 +391,12 @@ def values_that_change(s: Script) -> object:
     memory = X.copy()
     value = s.value(memory)
     value.update_inplace(X * 3)
-    wrong = [raised(value.update_inplace, a) for a in (X[:1], [1, 2])]
-    return memory, value.numpy(), wrong
+    others = [s.value(X.astype(np.float64)), s.value(X.astype(np.int32)), s.value(X[:1])]
+    wrong = [raised(value.update_inplace, a) for a in (X[:1], [1, 2], *others)]
+    before = value.numpy().copy()
+    value.update_inplace(X.reshape(-1) * 5)
+    value.update_inplace(s.value(X.reshape(-1) + 1))
+    return memory, before, value.numpy(), wrong
 
 
 @feature

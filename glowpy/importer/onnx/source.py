@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message  # type: i
 from onnx import defs, external_data_helper, inliner
 
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
+from glowpy.importer.onnx.defaults import complete_calls
 from glowpy.importer.onnx.implied import imply_opsets
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
@@ -243,6 +244,7 @@ def _version_problems(source: Source) -> Iterator[UserError]:
 def _inline(source: Source) -> Source:
     """The model without model-local functions."""
     _check_expansion(source)
+    complete_calls(source.proto)
     for function in source.proto.functions:
         _take_opsets(function, source.opsets)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -21,7 +22,7 @@ from glowpy.importer.onnx.bodies import (
     scan_body,
     scan_directions,
 )
-from glowpy.importer.onnx.host.node import HostNode, on_host
+from glowpy.importer.onnx.host.node import Body, HostNode, on_host
 from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -73,31 +74,65 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
             state = results[: len(state)]
             rows.append(results[len(state) :])
             round += 1
-        types = body.output_types[1 + len(state) :]
-        return (*state, *_stacked(rows, types, [0] * len(types)))
+        axes = [0] * (len(body.output_types) - 1 - len(state))
+        if rows:
+            return (*state, *_stacked(rows, axes))
+        first = [np.array(0, np.int64), np.array(True), *state]
+        return (*state, *_stacked_none(body, first, outer, axes))
 
     return compute
 
 
-def _stacked(
-    rows: Sequence[Sequence[HostValue]],
-    types: Sequence[onnx.TypeProto | None],
-    axes: Sequence[int],
-) -> list[Array]:
-    """What each round gave, one after the other along a new axis: empty after none, as far as the types say."""
+def _stacked(rows: Sequence[Sequence[HostValue]], axes: Sequence[int]) -> list[Array]:
+    """What each round gave, one after the other along a new axis."""
     results = []
-    for index, (type, axis) in enumerate(zip(types, axes, strict=True)):
+    for index, axis in enumerate(axes):
         items = [row[index] for row in rows]
-        if items:
-            if len({item.shape for item in items}) != 1:
-                raise UserError("expected outputs of one shape in all rounds")
-            results.append(np.stack(items, normalize_axis(axis, items[0].ndim + 1)))
-            continue
-        tensor = onnx.TypeProto.Tensor() if type is None else type.tensor_type
-        dims = [dim.dim_value for dim in tensor.shape.dim]
-        dims.insert(normalize_axis(axis, len(dims) + 1), 0)
-        results.append(np.zeros(dims, dtype_of(tensor.elem_type or 1)))
+        if len({item.shape for item in items}) != 1:
+            raise UserError("expected outputs of one shape in all rounds")
+        results.append(np.stack(items, normalize_axis(axis, items[0].ndim + 1)))
     return results
+
+
+def _stacked_none(
+    body: Body, inputs: Sequence[HostValue], outer: Outer, axes: Sequence[int]
+) -> list[Array]:
+    """What no round gives: as many elements as the shapes say that a round of these inputs would give.
+
+    Where the model does not say all of them, a round is tried, and what it computes is forgotten. Perhaps there is
+    none because none could run: then extents that are not known are 0, as they are in onnxruntime.
+    """
+    types = body.output_types[len(body.output_types) - len(axes) :]
+    items = [_declared_item(type) for type in types]
+    if not all(map(_is_known, types)):
+        with suppress(UserError):
+            items = body(inputs, outer)[-len(axes) :]
+    results = []
+    for item, axis in zip(items, axes, strict=True):
+        shape = list(item.shape)
+        shape.insert(normalize_axis(axis, len(shape) + 1), 0)
+        results.append(np.zeros(shape, item.dtype))
+    return results
+
+
+def _is_known(type: onnx.TypeProto | None) -> bool:
+    """Whether a type says the kind and every extent."""
+    if type is None or not type.tensor_type.elem_type or not type.tensor_type.HasField("shape"):
+        return False
+    return all(dim.HasField("dim_value") for dim in type.tensor_type.shape.dim)
+
+
+def _declared_item(type: onnx.TypeProto | None) -> Array:
+    """Zeros of a type, as far as that is known."""
+    tensor = onnx.TypeProto.Tensor() if type is None else type.tensor_type
+    dims = [dim.dim_value for dim in tensor.shape.dim]
+    return np.zeros(dims, dtype_of(tensor.elem_type or onnx.TensorProto.FLOAT))
+
+
+def _slice_of_none(item: Array, axis: int) -> Array:
+    """What a slice along an axis of no extent would be like."""
+    shape = [size for place, size in enumerate(item.shape) if place != axis]
+    return np.full(shape, "", object) if item.dtype == object else np.zeros(shape, item.dtype)
 
 
 @on_host("Scan", since=9)
@@ -122,7 +157,12 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
             results = body([*state, *slices], outer)
             state = results[:num_states]
             rows.append(results[num_states:])
-        stacked = _stacked(rows, body.output_types[num_states:], [axis for axis, _ in outs])
+        places = [axis for axis, _ in outs]
+        if rows:
+            stacked = _stacked(rows, places)
+        else:
+            slices = [_slice_of_none(item, axis) for item, axis in zip(scanned, axes, strict=True)]
+            stacked = _stacked_none(body, [*state, *slices], outer, places)
         turned = [
             np.flip(item, axis) if back else item
             for item, (axis, back) in zip(stacked, outs, strict=True)

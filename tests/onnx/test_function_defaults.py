@@ -1,0 +1,66 @@
+"""Functions of a model whose attributes have defaults, which calls leave out."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+import glowpy
+
+X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+
+
+def model(graph: str, *functions: str) -> onnx.ModelProto:
+    imports = 'opset_import: ["": 17, "local": 1]'
+    texts = [f'<{imports}, domain: "local"> {function}' for function in functions]
+    text = f"<ir_version: 10, {imports}> agraph (float[2, 3] x) => (float[2, 3] y) {{ {graph} }}"
+    return parser.parse_model("\n".join((text, *texts)))
+
+
+LEAKY = "f <alpha: float = 0.25> (x) => (y) { y = LeakyRelu <alpha: float = @alpha> (x) }"
+PLAIN = "f <alpha> (x) => (y) { y = LeakyRelu <alpha: float = @alpha> (x) }"
+OUTER = "g <alpha> (x) => (y) { y = local.f <alpha: float = @alpha> (x) }"
+SOFT = "g <ax: int = 1> (x) => (y) { y = Softmax <axis: int = @ax> (x) }"
+BRANCHES = """h (x) => (y) { t = Constant <value_float = 0.0> () s = ReduceSum <keepdims = 0> (x) c = Less(s, t)
+  y = If (c) <then_branch = a () => (o) { o = local.f (x) }, else_branch = b () => (o) { o = Identity(x) }> }"""
+
+
+@pytest.mark.parametrize(
+    ("proto", "alpha"),
+    [
+        (model("y = local.f (x)", LEAKY), 0.25),
+        (model("y = local.f <alpha = 0.5> (x)", LEAKY), 0.5),
+        (model("y = local.f (x)", PLAIN), 0.01),
+        (model("y = local.g (x)", LEAKY, OUTER), 0.25),
+        (model("y = local.g <alpha = 0.5> (x)", LEAKY, OUTER), 0.5),
+        (model("z = local.g <alpha = 1.0> (x) y = local.g (z)", LEAKY, OUTER), 0.25),
+        (model("y = local.h (x)", LEAKY, BRANCHES), 0.25),
+        (model("y = local.g (x)", PLAIN, OUTER), 0.01),
+    ],
+    ids=[
+        "default",
+        "given",
+        "operator's",
+        "not handed on",
+        "handed on",
+        "both",
+        "in a graph",
+        "two",
+    ],
+)
+def test_what_a_call_leaves_out(proto: onnx.ModelProto, alpha: float) -> None:
+    before = proto.SerializeToString()
+    (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
+    np.testing.assert_allclose(y, np.where(X < 0, alpha * X, X), rtol=1e-6)
+    assert proto.SerializeToString() == before
+
+
+def test_an_attribute_that_stands_for_another() -> None:
+    f = "f <ax: int = 0> (x) => (y) { y = local.g <ax: int = @ax> (x) }"
+    proto = model("y = local.f (x)", f, SOFT)
+    (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
+    (expected,) = ReferenceEvaluator(model("y = Softmax <axis = 0> (x)")).run(None, {"x": X})
+    np.testing.assert_allclose(y, expected, rtol=1e-6)
