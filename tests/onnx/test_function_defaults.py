@@ -63,4 +63,4 @@ def test_an_attribute_that_stands_for_another() -> None:
     proto = model("y = local.f (x)", f, SOFT)
     (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
     (expected,) = ReferenceEvaluator(model("y = Softmax <axis = 0> (x)")).run(None, {"x": X})
-    np.testing.assert_allclose(y, expected, rtol=1e-6)
+    np.testing.assert_allclose(y, np.asarray(expected), rtol=1e-6)

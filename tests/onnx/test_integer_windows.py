@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,15 +34,14 @@ def summed(x: Array, w: Array, case: tuple[tuple[int, ...], ...], group: int) ->
     ]
     result = np.zeros((x.shape[0], w.shape[0], *counts), np.int64)
     inner, outer = w.shape[1], w.shape[0] // group
-    for place in product(*map(range, counts)):
+    for place in np.ndindex(*counts):
         starts = [p * t for p, t in zip(place, strides, strict=True)]
-        window = wide[
-            :, :, *(slice(a, a + s, d) for a, s, d in zip(starts, spans, dilations, strict=True))
-        ]
+        slices = [slice(a, a + s, d) for a, s, d in zip(starts, spans, dilations, strict=True)]
+        window = wide[(slice(None), slice(None), *slices)]
         for o in range(w.shape[0]):
             first = o // outer * inner
             part = window[:, first : first + inner]
-            result[:, o, *place] = (part * w[o]).reshape(len(x), -1).sum(1)
+            result[(slice(None), o, *place)] = (part * w[o]).reshape(len(x), -1).sum(1)
     return result
 
 
@@ -53,7 +52,12 @@ def test_pads_that_differ(case: tuple[tuple[int, ...], ...], group: int, backend
     spatial, kernels, pads, strides, dilations = case
     x = RNG.integers(0, 256, (2, 4, *spatial)).astype(np.uint8)
     w = RNG.integers(-128, 128, (8, 4 // group, *kernels)).astype(np.int8)
-    attributes = {"pads": pads, "strides": strides, "dilations": dilations, "group": group}
+    attributes: dict[str, Any] = {
+        "pads": pads,
+        "strides": strides,
+        "dilations": dilations,
+        "group": group,
+    }
     known = {
         "w": w,
         "zx": np.uint8(7),

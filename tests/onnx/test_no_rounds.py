@@ -22,7 +22,7 @@ LOOP = (
     + """ sc = Identity(p) d = Concat <axis = 0> (p, p) z = Constant <value_ints = [2, -1]> ()
   tc = Reshape(d, z) }> }"""
 )
-A = np.float32([1, 2])
+A = np.array([1, 2], np.float32)
 
 
 def run(text: str, **feeds: Any) -> list[Array]:
@@ -93,7 +93,7 @@ def test_a_round_that_could_not_run() -> None:
       s = Loop (n, c) <body = g (int64 i, bool k) => (bool k2, float[S] t) {
         k2 = Identity(k) t = SequenceAt(x, i) }> }"""
     )
-    rows = [np.float32([1, 2]), np.float32([3, 4])]
+    rows = [np.array(row, np.float32) for row in ([1, 2], [3, 4])]
     for count in (0, 2):
         (s,) = run(text, x=rows[:count], n=np.array(count), c=np.array(True))
         assert s.shape == (count, count)
