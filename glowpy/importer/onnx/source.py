@@ -148,7 +148,7 @@ def _read(path: Path) -> Source:
             note="keep the weights in external data beside the model",
         )
     small, extracted = extract(file.size, lambda start, count: file.read(start, count).data)
-    return _parsed(small, path.name, Stores(file, extracted, path.parent))
+    return _parsed(small, path.name, Stores(file, extracted, path.parent, path))
 
 
 def _parse(content: bytes, file: str) -> Source:

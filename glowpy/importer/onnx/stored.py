@@ -172,11 +172,13 @@ class Stores:
         own: The model's file.
         extracted: What the parsed model has tickets for, and `own` holds.
         folder: Where the files of external data are; None for a model that was not read from a file.
+        model: The path of that file, which may be a link.
     """
 
     own: Storage = field(default_factory=InMemory)
     extracted: Extracted = field(default_factory=Extracted)
     folder: Path | None = None
+    model: Path | None = None
     _files: dict[Path, InFile] = field(default_factory=dict)
 
     def file(self, path: Path) -> InFile:

@@ -261,9 +261,9 @@ def open_external(proto: TensorProto, stores: Stores) -> InFile:
         )
     locations = [entry.value for entry in proto.external_data if entry.key == "location"]
     location = locations[-1] if locations else ""
-    _check_location(proto.name, location, stores.folder)
+    path = _checked_location(proto.name, location, stores.folder, stores.model)
     try:
-        return stores.file(stores.folder.resolve() / location)
+        return stores.file(path)
     except LoadError as error:
         raise UserError(f"tensor '{proto.name}': cannot read external data: {error}") from None
 
@@ -276,8 +276,11 @@ def _number(name: str, key: str, text: str) -> int:
     return int(text)
 
 
-def _check_location(name: str, location: str, folder: Path) -> None:
-    """Raises UserError unless `location` is a plain file of one name, in `folder` or below, reached without links."""
+def _checked_location(name: str, location: str, folder: Path, model: Path | None) -> Path:
+    """The file at `location`: a plain one of one name, in `folder` or below, reached without links.
+
+    Where the model is in a hub's cache, it may be a link to where that keeps files. Raises UserError for anything else.
+    """
     plain = f"tensor '{name}': expected external data in a plain file in the model's folder"
     if not location or "\0" in location or Path(location).is_absolute() or "\\" in location:
         raise UserError(f"{plain}, got '{location}'")
@@ -286,9 +289,10 @@ def _check_location(name: str, location: str, folder: Path) -> None:
     root = folder.resolve()
     path = root / location
     try:
-        if path.resolve() != path:
+        target = path.resolve()
+        if target != path and not _is_cached(target, path, root, model):
             raise UserError(f"{plain}, got '{location}', which is reached through a symbolic link")
-        status = os.lstat(path)
+        status = os.lstat(target)
     except (OSError, RuntimeError):
         raise UserError(
             f"{plain}, but there is no '{location}'",
@@ -296,3 +300,20 @@ def _check_location(name: str, location: str, folder: Path) -> None:
         ) from None
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         raise UserError(f"{plain}, got '{location}', which is a directory, a device or a hard link")
+    return target
+
+
+def _is_cached(target: Path, path: Path, folder: Path, model: Path | None) -> bool:
+    """Whether a link at `path`, in the folder of a model, leads to where a cache keeps the model's files.
+
+    That is where it keeps the model's own, if that is a link itself, as in the cache of huggingface_hub (a file of
+    `snapshots/REVISION` is a link to one of `blobs`), volumes of Kubernetes and Bazel's runfiles: beside it, or at the
+    same place below. So a link made by whoever made the model leads nowhere that the user has not chosen by naming it.
+    """
+    parents = [parent for parent in (folder, *folder.parents) if parent.name == "snapshots"]
+    homes = {parent.parent / "blobs" for parent in parents[:1]}
+    if model is not None and (own := model.resolve()) != folder / model.name:
+        if target == own.parent / path.relative_to(folder):
+            return True
+        homes.add(own.parent)
+    return target.parent in homes
