@@ -24,6 +24,7 @@ from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
@@ -241,8 +242,20 @@ def is_text(path: str) -> bool:
 def expect_onnx(path: str, constants: str) -> None:
     """Raises LoadError for a file that does not end as ONNX files do, UserError where --constants is given for one."""
     if not path.endswith(".onnx"):
+        place = Path(path)
+        known = foreign_folder(place) if place.is_dir() else foreign_file(place, path)
+        if known is not None:
+            raise known.error(path)
+        if not place.exists():
+            raise LoadError(f"cannot read '{path}': there is no such file")
+        if place.is_dir():
+            raise LoadError(
+                "expected a file that ends in .onnx or .glow, got a folder", loc=Loc(path)
+            )
         raise LoadError(
-            "expected a file that ends in .onnx or .glow", loc=Loc(path), note="rename the model"
+            "expected a file that ends in .onnx or .glow",
+            loc=Loc(path),
+            note="rename it if it is a model",
         )
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")

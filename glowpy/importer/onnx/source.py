@@ -19,6 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 from google.protobuf.message import DecodeError, EncodeError, Message  # type: ignore[import-untyped]
 from onnx import defs, external_data_helper, inliner
 
+from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.defaults import complete_calls
 from glowpy.importer.onnx.implied import imply_opsets
@@ -137,27 +138,36 @@ def _serialized(model: onnx.ModelProto, name: str) -> bytes:
 def _read(path: Path) -> Source:
     try:
         if not path.is_file():
+            if path.is_dir() and (folder := foreign_folder(path)) is not None:
+                raise folder.error(str(path))
             what = "it is no file" if path.exists() else "there is no such file"
             raise LoadError(f"cannot read '{path}': {what}")
     except (OSError, ValueError) as error:
         raise LoadError(f"cannot read '{path}': {error}") from None
     file = InFile(path)
     if file.size > MAX_FILE:
+        _check_foreign(path, path.name)
         raise LoadError(
             f"cannot read '{path}': expected at most {MAX_FILE} bytes",
             note="keep the weights in external data beside the model",
         )
     small, extracted = extract(file.size, lambda start, count: file.read(start, count).data)
-    return _parsed(small, path.name, Stores(file, extracted, path.parent, path))
+    return _parsed(small, path.name, Stores(file, extracted, path.parent, path), path)
 
 
 def _parse(content: bytes, file: str) -> Source:
     view = memoryview(content)
     small, extracted = extract(len(content), lambda start, count: view[start : start + count])
-    return _parsed(small, file, Stores(InMemory(content), extracted))
+    return _parsed(small, file, Stores(InMemory(content), extracted), content)
 
 
-def _parsed(content: bytes, file: str, stores: Stores) -> Source:
+def _check_foreign(whole: Path | bytes, file: str) -> None:
+    """Raises LoadError for what is a file of something else."""
+    if (known := foreign_file(whole, file)) is not None:
+        raise known.error(str(whole) if isinstance(whole, Path) else file)
+
+
+def _parsed(content: bytes, file: str, stores: Stores, whole: Path | bytes) -> Source:
     """Raises LoadError for what is no model."""
     if not content:
         raise LoadError("expected an ONNX model, got an empty file", loc=Loc(file))
@@ -165,11 +175,14 @@ def _parsed(content: bytes, file: str, stores: Stores) -> Source:
     try:
         proto.ParseFromString(content)
     except (DecodeError, RuntimeError, ValueError):
+        _check_foreign(whole, file)
         raise LoadError(
             "expected an ONNX model, got something that does not parse",
             loc=Loc(file),
             note="the file is truncated, or not a model",
         ) from None
+    if not proto.HasField("graph"):
+        _check_foreign(whole, file)
     return Source(proto, file, stores)
 
 
