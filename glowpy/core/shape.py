@@ -11,9 +11,12 @@ from glowpy.support.symbolic import (
     Dim,
     Expr,
     UnequalError,
+    ceil_div,
     greatest,
     is_at_most,
     least,
+    likely_extent,
+    lowest,
     product,
 )
 
@@ -104,12 +107,13 @@ def window_shape(
     dilation: Sequence[int],
     *,
     ceil: bool = False,
+    partial: bool = False,
 ) -> Shape:
     """How many windows fit in each spatial dimension; pads are the begins, then the ends.
 
     With `ceil` a last window may reach beyond the end pad, but must begin inside the input or its
-    begin pad (ONNX pooling, opset 10). Raises UserError if an attribute has the wrong length or a
-    window is larger than the padded input.
+    begin pad (ONNX pooling, opset 10). With `partial` the only window may be larger than the padded
+    input, as in pools. Raises UserError if an attribute has the wrong length or a window is too large.
     """
     rank = len(spatial)
     for name, values, length in (
@@ -125,21 +129,40 @@ def window_shape(
     if min((*kernels, *strides, *dilation), default=1) < 1:
         raise UserError("expected kernels, strides and dilation of at least 1")
     result: list[Dim] = []
-    for axis in range(rank):
-        room = (
-            spatial[axis]
-            + pads[axis]
-            + pads[rank + axis]
-            - (dilation[axis] * (kernels[axis] - 1) + 1)
+    for axis, (size, kernel, step) in enumerate(zip(spatial, kernels, dilation, strict=True)):
+        reach, span = size + pads[axis], step * (kernel - 1) + 1
+        room, stride = reach + pads[rank + axis] - span, strides[axis]
+        last = (
+            _last_window_rounded_up(room, reach, stride)
+            if ceil
+            else _last_window(room, size, stride, partial=partial)
         )
-        if room < 0:
+        if last is None or last < -1:
+            detail = f" with dilation {step}, which spans {span}," if step > 1 else ""
             raise UserError(
-                f"window of {kernels[axis]} is larger than the padded input of {spatial[axis]} "
+                f"window of {kernel}{detail} is larger than the padded input of {room + span} "
                 f"in spatial dimension {axis}"
             )
-        steps = -(-room // strides[axis]) if ceil else room // strides[axis]
-        if ceil:
-            inside = least(steps, (spatial[axis] + pads[axis] - 1) // strides[axis])
-            steps = greatest(inside, steps - 1)
-        result.append(steps + 1)
+        result.append(last + 1)
     return tuple(result)
+
+
+def _last_window(room: Dim, size: Dim, stride: int, *, partial: bool) -> Dim | None:
+    """The number of the last window that fits, or of the only one where it is `partial`; None if it is too large.
+
+    No elements have no windows, or those of their pads. Larger windows are counted as onnxruntime and onnx's own shape
+    inference count them, by division that rounds towards zero: there is one if the next would be too large by a
+    stride or more. Where code for larger ones is of no use so far, it asks for bounds that rule them out.
+    """
+    fits = least(0, size - 1)
+    if lowest(room - fits) >= 0:
+        return room // stride
+    if not partial or likely_extent(room) >= 0:
+        return None if room < fits else room // stride
+    return greatest(room // stride, least(ceil_div(room, stride), fits))
+
+
+def _last_window_rounded_up(room: Dim, reach: Dim, stride: int) -> Dim:
+    """The same with `ceil`: at most one window that begins beyond the input and its begin pad is left out."""
+    last = ceil_div(room, stride)
+    return greatest(least(last, (reach - 1) // stride), last - 1)

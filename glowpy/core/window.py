@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class Windows:
         taps = [slice(None, None, step) for step in self.dilation]
         return every[(slice(None), *starts, slice(None), *taps)]
 
+    def reaching(self, extents: Sequence[int]) -> Windows:
+        """The same windows over an image of `extents`, without taps that lie after it in every window."""
+        reaches = [size + static([pad])[0] for size, pad in zip(extents, self.pads, strict=False)]
+        kernels = [
+            min(kernel, max(1, -(-reach // step)))
+            for kernel, reach, step in zip(self.kernels, reaches, self.dilation, strict=True)
+        ]
+        return replace(self, kernels=kernels)
+
     def counted(self, extents: Sequence[int], counts: Sequence[int], *, pads: bool) -> Array:
         """How many taps of each window lie in an image of `extents`, or in its `pads`."""
         result, padding = np.ones((), np.int64), static(self.pads)
@@ -64,8 +73,12 @@ class Windows:
         return result
 
 
-def windowed_shape(input: Type, windows: Windows, *, ceil: bool = False) -> Shape:
+def windowed_shape(
+    input: Type, windows: Windows, *, ceil: bool = False, partial: bool = False
+) -> Shape:
     """How many windows there are in each spatial dimension of `input`, which is N, spatial..., C.
+
+    `ceil` and `partial` are those of `window_shape`.
 
     Raises UserError if there are not 1 to 3 spatial dimensions or the attributes do not fit.
     """
@@ -82,4 +95,5 @@ def windowed_shape(input: Type, windows: Windows, *, ceil: bool = False) -> Shap
         windows.pads,
         windows.dilation,
         ceil=ceil,
+        partial=partial,
     )

@@ -11,7 +11,7 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.channel_axis import resized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.core.window import Windows, windowed_shape
 from glowpy.graph.infer import infer
 from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode, SumPoolNode
@@ -79,16 +79,32 @@ def _infer_sum_pool(
 ) -> Type:
     if not input.kind.is_integer or input.kind.size > 2:
         raise UserError(f"expected input of i8, u8, i16 or u16, got {input}")
-    counts = windowed_shape(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
+    counts = _counts(input, Windows(kernels, strides, pads, dilation), ceil=ceil)
     return Type(ElemKind.I32, (input.shape[0], *counts, input.shape[-1]))
 
 
 def _pooled(input: Type, windows: Windows, *, ceil: bool) -> Type:
-    counts = windowed_shape(input, windows, ceil=ceil)
+    counts = _counts(input, windows, ceil=ceil)
     axis = input.quant.axis if input.quant is not None else None
     if axis not in (None, 0, input.rank - 1):
         raise UserError(f"expected windows within a channel, got {input}")
     return resized(input, (input.shape[0], *counts, input.shape[-1]))
+
+
+def _counts(input: Type, windows: Windows, *, ceil: bool) -> Shape:
+    """How many windows there are; the only one may be larger than the image with its pads."""
+    return windowed_shape(input, windows, ceil=ceil, partial=True)
+
+
+def _reaching(
+    input: Tensor,
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+) -> Windows:
+    """The windows, without taps that none of them has in the image."""
+    return Windows(kernels, strides, pads, dilation).reaching(input.type.extents[1:-1])
 
 
 def _tap_axes(windows: Windows) -> tuple[int, ...]:
@@ -109,7 +125,7 @@ def _max_pool(
 ) -> None:
     del ceil  # it is in the result's shape
     if result.array.size:
-        windows = Windows(kernels, strides, pads, dilation)
+        windows = _reaching(input, kernels, strides, pads, dilation)
         lowest, _ = bounds(input.type.kind)
         view = windows.view(input.array, lowest, result.type.extents[1:-1])
         result.array[...] = np.maximum.reduce(view, axis=_tap_axes(windows))
@@ -131,13 +147,13 @@ def _max_pool_with_argmax(
     del ceil
     if result.array.size == 0:
         return
-    windows = Windows(kernels, strides, pads, dilation)
+    windows = _reaching(input, kernels, strides, pads, dilation)
     counts, (lowest, _) = result.type.extents[1:-1], bounds(input.type.kind)
     values = windows.view(input.array, lowest, counts)
     places = windows.view(_channels_first_index(input.type), -1, counts)
     best = np.full(result.type.extents, lowest, result.array.dtype)
     where = np.full(result.type.extents, -1, np.int64)
-    for tap in np.ndindex(*kernels):
+    for tap in np.ndindex(*windows.kernels):
         value, place = values[(..., *tap)], places[(..., *tap)]
         first_nan = (value != value) & (best == best)
         higher = (place >= 0) & ((value > best) | (where < 0) | first_nan)
@@ -171,7 +187,8 @@ def _avg_pool(
         return
     windows = Windows(kernels, strides, pads, dilation)
     counts = result.type.extents[1:-1]
-    view = windows.view(accumulable(input.array), 0, counts)
+    reaching = windows.reaching(input.type.extents[1:-1])
+    view = reaching.view(accumulable(input.array), 0, counts)
     divisor = windows.counted(input.type.extents[1:-1], counts, pads=count_include_pads)
     sums = view.sum(axis=_tap_axes(windows))
     result.array[...] = (sums / np.maximum(divisor, 1)[..., None]).astype(result.array.dtype)
@@ -190,6 +207,6 @@ def _sum_pool(
 ) -> None:
     del ceil
     if result.array.size:
-        windows = Windows(kernels, strides, pads, dilation)
+        windows = _reaching(input, kernels, strides, pads, dilation)
         view = windows.view(input.array, 0, result.type.extents[1:-1])
         result.array[...] = view.sum(axis=_tap_axes(windows), dtype=np.int32)

@@ -55,6 +55,10 @@ def cases(kind: int) -> Iterator[Case]:
         for pads in (0, 1):
             attributes = {**pool, "channels_last": last, "count_include_pad": pads}
             yield quantized("QLinearAveragePool", image, *a, *c, **attributes)
+            larger = {"kernel_shape": [9, 3], "strides": [9, 2], "count_include_pad": pads}
+            for ceil in (0, 1):
+                attributes = {**larger, "channels_last": last, "ceil_mode": ceil}
+                yield quantized("QLinearAveragePool", image, *a, *c, **attributes)
     yield quantized("QLinearConcat", *c, x, *a, stored(kind, 2, 5, 17), *b, axis=1)
     condition = RNG.integers(0, 2, (3, 17)).astype(bool)
     yield quantized("QLinearWhere", condition, x, *a, y, *b, *c)

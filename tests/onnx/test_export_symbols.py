@@ -103,6 +103,8 @@ def test_images_of_any_size(tmp_path: Path) -> None:
             "pool": f.create_max_pool("p", conv, *window, (0, 0, 1, 0), (1, 1), False).result,
             "same": f.create_max_pool("s", x, (3, 3), (2, 2), same, (1, 1), False).result,
             "up": f.create_max_pool("u", x, *window, (0, 0, 0, 0), (1, 1), True).result,
+            "large": f.create_max_pool("l", x, (9, 9), (9, 9), (0,) * 4, (1, 1), True).result,
+            "padded": f.create_avg_pool("a", x, (3, 3), (2, 2), same, (1, 1), False, True).result,
             "mean": f.create_avg_pool("m", x, *window, (0, 0, 0, 0), (1, 1), True, False).result,
         },
     )

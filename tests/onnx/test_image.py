@@ -146,6 +146,16 @@ def test_lp_pool(size: tuple[int, int], p: int, dilation: int, ceil: bool, seed:
 
 
 @EXAMPLES
+@given(st.tuples(SIZES, SIZES), st.integers(1, 3), st.booleans(), SEEDS)
+def test_lp_pool_of_images_smaller_than_a_window(
+    size: tuple[int, int], p: int, ceil: bool, seed: int
+) -> None:
+    image = normal(np.random.default_rng(seed), 2, 3, *size)
+    sizes = {"kernel_shape": [7, 9], "strides": [7, 9]}
+    check("LpPool", [image], 18, **sizes, ceil_mode=int(ceil), p=p)
+
+
+@EXAMPLES
 @given(st.tuples(SIZES, SIZES, SIZES), st.integers(1, 2), SEEDS)
 def test_col2im(sizes: tuple[int, int, int], stride: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

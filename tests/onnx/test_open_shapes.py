@@ -142,7 +142,31 @@ def test_windows_over_images_that_are_open() -> None:
     net.node("AveragePool", image, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
     net.node("MaxPool", image, kernel_shape=[2, 2], strides=[1, 2], count=2)
     net.node("GlobalAveragePool", image)
+    large = {"kernel_shape": [9, 640], "strides": [9, 640], "ceil_mode": 1}  # than most images
+    net.node("AveragePool", image, **large)
+    net.node("AveragePool", image, **large, count_include_pad=1)
+    net.node("LpPool", image, **large)
+    net.node("MaxPool", image, **large, count=2)
     net.check()
+
+
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_a_session_meets_images_smaller_than_a_window(ceil: int) -> None:
+    """As the pools after the last convolution of classifiers do; nothing is compiled for one size of it."""
+    net = Net()
+    image = net.input("image", ("batch", 4, "h", "w"))
+    window = {"kernel_shape": [5, 5], "strides": [5, 5], "ceil_mode": ceil}
+    for op_type in ("AveragePool", "MaxPool"):
+        net.node(op_type, image, **window)
+    reference = onnxruntime.InferenceSession(net.model.SerializeToString())
+    for sizes in ([(3, 3), (7, 4), (30, 12), (1, 9)], [(12, 17), (2, 9), (5, 1)]):
+        session = glowpy.InferenceSession(net.model, backend="interpreter")
+        for height, width in sizes:
+            feeds = {"image": RNG.standard_normal((2, 4, height, width)).astype(np.float32)}
+            expected = reference.run(None, feeds)
+            for actual, array in zip(session.run(None, feeds), expected, strict=True):
+                np.testing.assert_allclose(actual, array, rtol=1e-5, atol=1e-5, strict=True)
+        assert not any("constant" in text for text in session.assumptions.values())
 
 
 def test_every_second_row_of_rows_that_were_chosen() -> None:

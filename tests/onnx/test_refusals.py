@@ -96,6 +96,15 @@ WINDOWS = [
     node("ConvTranspose", [IMAGE, floats(2, 1, 3, 3)], "'pads'", pads=[0, 0, -1, 0]),
     node("ConvTranspose", [IMAGE, floats(2, 1, 3, 3)], "'pads'", pads=[0, 0]),
     node("ConvTranspose", [IMAGE, floats(2, 1, 3, 3)], "'output_shape'", output_shape=[7]),
+    node(
+        "ConvTranspose",
+        [IMAGE, floats(2, 1, 3, 3)],
+        "leave some of the 7 elements",
+        pads=[3, 0, 4, 0],
+    ),
+    node(
+        "Conv", [IMAGE, FILTER], "window of 3 with dilation 4, which spans 9, is", dilations=[4, 1]
+    ),
     node("MaxPool", [floats(2, 3)], "expected an input of rank 3 or more", kernel_shape=[1]),
     node("MaxPool", [floats(3)], "expected an input of rank 2 or more", kernel_shape=[3]),
     node("MaxPool", [IMAGE], "'kernel_shape': expected 2 sizes", kernel_shape=[3]),

@@ -11,8 +11,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.graph.function import Module
 from glowpy.graph.nodes_gen import AvgPoolNode, MaxPoolNode, MaxPoolWithArgmaxNode, SumPoolNode
 from glowpy.ops.operands import bounds
 from tests.ops.harness import (
@@ -59,7 +62,7 @@ class Pool:
             begin, end = self.pads[axis], self.pads[axis + len(self.kernels)]
             span = self.dilation[axis] * (self.kernels[axis] - 1) + 1
             steps = (size + begin + end - span) / self.strides[axis]
-            count = math.ceil(steps) + 1 if self.ceil else math.floor(steps) + 1
+            count = math.ceil(steps) + 1 if self.ceil else math.trunc(steps) + 1
             if self.ceil and (count - 1) * self.strides[axis] >= size + begin:
                 count -= 1
             counts.append(count)
@@ -130,12 +133,28 @@ POOLS = [
     Pool((2, 13, 3), (4,), (3,), (1, 2), (2,), ceil=True),
     Pool((1, 4, 5, 6, 2), (2, 3, 2), (1, 2, 2), (0, 1, 0, 1, 1, 1), (1, 1, 1), ceil=True),
 ]
+LARGER = [
+    Pool((1, 3, 3, 4), (5, 5), (5, 5), (0,) * 4, (1, 1), ceil=True),
+    Pool((2, 3, 4, 17), (5, 3), (6, 1), (0,) * 4, (1, 1)),
+    Pool((1, 1, 2, 3), (2, 20), (2, 20), (0,) * 4, (1, 1), ceil=True),
+    Pool((1, 3, 2, 2), (7, 2), (3, 2), (1, 0, 1, 0), (1, 3), ceil=True),
+    Pool((1, 4, 2), (4,), (9,), (0, 1), (3,)),
+    Pool((1, 2, 3, 2, 5), (4, 4, 2), (3, 2, 1), (0, 1, 0, 0, 1, 0), (1, 1, 1)),
+    Pool((1, 3, 3, 2), (4, 2), (1, 1), (0,) * 4, (1, 1)),
+    Pool((1, 3, 3, 2), (5, 3), (2, 2), (0,) * 4, (1, 1), ceil=True),
+]
+"""Windows that are larger than the image with its pads: the last two have none."""
 EMPTY = [
     Pool((0, 4, 4, 3), (2, 2), (2, 2), (0,) * 4, (1, 1)),
     Pool((1, 4, 4, 0), (2, 2), (2, 2), (0,) * 4, (1, 1)),
+    Pool((1, 0, 4, 3), (1, 2), (1, 2), (0,) * 4, (1, 1)),
+    Pool((1, 4, 0, 3), (3, 3), (1, 1), (1,) * 4, (1, 1), ceil=True),
 ]
 NO_TAPS = Pool((1, 2, 2, 3), (1, 1), (1, 1), (1, 1, 1, 1), (1, 1))
 """The windows of its border see pads alone."""
+
+
+ALL = (*POOLS, *LARGER, *EMPTY, NO_TAPS)
 
 
 def _inputs(kind: ElemKind, pool: Pool) -> Iterator[Array]:
@@ -147,19 +166,19 @@ def _inputs(kind: ElemKind, pool: Pool) -> Iterator[Array]:
 
 
 def _max_cases(kind: ElemKind) -> Iterator[Case]:
-    for pool in (*POOLS, *EMPTY, NO_TAPS):
+    for pool in ALL:
         for x in _inputs(kind, pool):
             yield Case([x], max_pool(x, pool)[:1], pool.attrs, tolerance=Tolerance(zero_sign=False))
 
 
 def _argmax_cases(kind: ElemKind) -> Iterator[Case]:
-    for pool in (*POOLS, *EMPTY, NO_TAPS):
+    for pool in ALL:
         for x in _inputs(kind, pool):
             yield Case([x], max_pool(x, pool), pool.attrs, tolerance=Tolerance(zero_sign=False))
 
 
 def _avg_cases(kind: ElemKind) -> Iterator[Case]:
-    for pool, count_pads in itertools.product((*POOLS, *EMPTY, NO_TAPS), (False, True)):
+    for pool, count_pads in itertools.product(ALL, (False, True)):
         x = random_array(kind, pool.input)
         yield Case(
             [x],
@@ -170,7 +189,7 @@ def _avg_cases(kind: ElemKind) -> Iterator[Case]:
 
 
 def _sum_cases(kind: ElemKind) -> Iterator[Case]:
-    for pool in (*POOLS, *EMPTY, NO_TAPS):
+    for pool in ALL:
         for x in _inputs(kind, pool):
             sums = np.zeros((x.shape[0], *pool.counts, x.shape[-1]), np.int32)
             for index, taps in pool.windows():
@@ -186,6 +205,28 @@ ROWS = [
     Row(AvgPoolNode, FLOATS, _avg_cases),
     Row(SumPoolNode, (ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.U16), _sum_cases),
 ]
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_windows_of_a_million_taps_cost_what_the_image_does(backend: str) -> None:
+    """As EfficientNet's pooler has them, whose windows are as wide as the image has channels."""
+    window = ((1280, 1280), (1280, 1280), (0,) * 4, (1, 1), True)
+    x = random_array(ElemKind.F32, (1, 3, 2, 1280))
+    module = Module()
+    f = module.create_function("main")
+    image = module.create_placeholder("x", Type(ElemKind.F32, x.shape))
+    pools = {
+        "max": f.create_max_pool("m", image, *window).result,
+        "mean": f.create_avg_pool("a", image, *window, False).result,
+        "argmax": f.create_max_pool_with_argmax("w", image, *window).results[1],
+    }
+    for name, pool in pools.items():
+        f.create_save(name, pool, module.create_placeholder(name, pool.type))
+    results = glowpy.compile(module, backend)({"x": x})
+    pixels = x.reshape(6, 1280)
+    np.testing.assert_array_equal(results["max"].ravel(), pixels.max(0))
+    np.testing.assert_allclose(results["mean"].ravel(), pixels.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(results["argmax"].ravel(), pixels.argmax(0) + 6 * np.arange(1280))
 
 
 @on_every_backend(ROWS)
@@ -209,7 +250,11 @@ def _onnxruntime(op: str, x: Array, pool: Pool, outputs: int, **more: int) -> li
     return [channels_last(result) for result in session.run(None, {"i0": channels_first(x)})]
 
 
-@pytest.mark.parametrize("pool", POOLS, ids=lambda pool: "x".join(map(str, pool.input)))
+@pytest.mark.parametrize(
+    "pool",
+    [*POOLS, *LARGER],
+    ids=lambda pool: "-".join("x".join(map(str, sizes)) for sizes in (pool.input, pool.kernels)),
+)
 def test_reference_agrees_with_onnxruntime(pool: Pool) -> None:
     x = random_array(ElemKind.F32, pool.input)
     for got, expected in zip(max_pool(x, pool), _onnxruntime("MaxPool", x, pool, 2), strict=True):

@@ -118,8 +118,11 @@ class ChannelsFirstPass(RewritePass):
         onnxruntime makes one of integers of a pool between conversions, which knows no dilation, and then refuses the
         file: a `Clip` without limits keeps a dilated pool apart.
         """
-        if depends_on_symbols(n.pads):
+        if depends_on_symbols(n.pads) and (n.ceil or not n.count_include_pads):
             return why.no(_OPEN_PADS)
+        if depends_on_symbols(n.pads):
+            input, pads = _known_pads(f, n, 0.0)
+            return _operator(f, n, "AveragePool", [_first(f, input)], {**_window(n), "pads": pads})
         whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
         if whole and math.prod(n.type.shape[1:-1]) == 1:
             return _operator(f, n, "GlobalAveragePool", [_first(f, n.input)], {})
@@ -175,7 +178,7 @@ _OPEN_PADS = "its pads depend on symbolic dimensions"
 
 
 def _known_pads(
-    f: Function, n: ConvolutionNode | MaxPoolNode, fill: float
+    f: Function, n: ConvolutionNode | MaxPoolNode | AvgPoolNode, fill: float
 ) -> tuple[NodeValue, tuple[int, ...]]:
     """The input and its pads; those that are symbolic, which an attribute cannot be, are put around it before."""
     if not depends_on_symbols(n.pads):

@@ -20,7 +20,7 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, greatest, lowest, product, static
+from glowpy.support.symbolic import Dim, greatest, highest, lowest, product, static
 from glowpy.support.text import Attr
 
 __all__ = ["Window", "window"]
@@ -144,6 +144,12 @@ def _conv_transpose(n: OnnxNode) -> Value:
     ]
     pads = _transposed_pads(n, [s * size for s, size in zip(strides, spatial, strict=True)], whole)
     sizes = [have - pads[i] - pads[rank + i] for i, have in enumerate(whole)]
+    for axis, size in enumerate(sizes):
+        if highest(size) < 0 or (size == 0 and spatial[axis] != 0):
+            raise UserError(
+                f"expected pads that leave some of the {whole[axis]} elements of spatial dimension {axis}, "
+                f"got {pads[axis]} and {pads[rank + axis]}"
+            )
     outputs = w.extents[1] * group
     type = x.with_shape((x.shape[0], *sizes, outputs))
     bias = n.input(2) if n.has(2) else n.operand(full(x.with_shape((outputs,)), 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape, window_shape
 from glowpy.core.type import Shape, Type
@@ -18,7 +20,7 @@ from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import greatest, product, static
 
-__all__: list[str] = []
+__all__ = ["means_of_windows", "whole_windows"]
 
 
 def _pooled(n: OnnxNode) -> tuple[NodeValue, Window]:
@@ -73,17 +75,38 @@ def _column_major(n: OnnxNode, indices: Value) -> Value:
 @from_onnx("AveragePool")
 def _average_pool(n: OnnxNode) -> Value:
     value, win = _pooled(n)
-    pooled = n.f.create_avg_pool(
-        n.name,
-        value,
-        win.kernels,
-        win.strides,
-        win.pads,
-        win.dilation,
-        n.flag("ceil_mode"),
-        n.flag("count_include_pad"),
+    means = means_of_windows(
+        n, value, win, ceil=n.flag("ceil_mode"), count_pads=n.flag("count_include_pad")
     )
-    return channels_first(n, pooled.result)
+    return channels_first(n, means)
+
+
+def means_of_windows(
+    n: OnnxNode, image: NodeValue, win: Window, *, ceil: bool, count_pads: bool
+) -> NodeValue:
+    """The means of windows over N, spatial..., C."""
+    args = (win.kernels, win.strides, win.pads, win.dilation, ceil, count_pads)
+    return n.f.create_avg_pool(n.name, image, *args).result
+
+
+def whole_windows(n: OnnxNode, spatial: Shape) -> Window:
+    """The window of a pool, with as many more pads at the ends as `ceil_mode` has it reach beyond them."""
+    win, rank = window(n, spatial, n.integers("kernel_shape") or ()), len(spatial)
+    counts = window_shape(
+        spatial, win.kernels, win.strides, win.pads, win.dilation,
+        ceil=n.flag("ceil_mode"), partial=True,
+    )  # fmt: skip
+    reaches = [
+        (count - 1) * stride + (kernel - 1) * step + 1
+        for count, stride, kernel, step in zip(
+            counts, win.strides, win.kernels, win.dilation, strict=True
+        )
+    ]
+    ends = [
+        greatest(win.pads[rank + axis], reaches[axis] - size - win.pads[axis])
+        for axis, size in enumerate(spatial)
+    ]
+    return replace(win, pads=(*win.pads[:rank], *ends))
 
 
 def _whole(spatial: tuple[int, ...]) -> Window:
@@ -103,9 +126,8 @@ def _global_average_pool(n: OnnxNode) -> Value:
         axes = tuple(range(1, 1 + len(spatial)))
         return channels_first(n, n.f.create_reduce_mean(n.name, value, axes).result)
     win = _whole(static(spatial))
-    args = (win.kernels, win.strides, win.pads, win.dilation)
-    pooled = n.f.create_avg_pool(n.name, value, *args, ceil=False, count_include_pads=False)
-    return channels_first(n, pooled.result)
+    means = means_of_windows(n, value, win, ceil=False, count_pads=False)
+    return channels_first(n, means)
 
 
 @from_onnx("GlobalMaxPool")
@@ -121,20 +143,11 @@ def _global_max_pool(n: OnnxNode) -> Value:
 @from_onnx("LpPool")
 def _lp_pool(n: OnnxNode) -> Value:
     """Powers, their mean over windows times the taps, and a root. Pads are zeros, and `ceil_mode` adds some."""
-    value, win = _pooled(n)
-    rank, spatial = len(win.kernels), _spatial(n)
-    counts = window_shape(
-        spatial, win.kernels, win.strides, win.pads, win.dilation, ceil=n.flag("ceil_mode")
-    )
-    ends = [
-        greatest(win.pads[rank + i], (counts[i] - 1) * win.strides[i] + span - size - win.pads[i])
-        for i, (size, span) in enumerate(zip(spatial, _spans(win), strict=True))
-    ]
-    pads = (*win.pads[:rank], *ends)
+    value, _ = _pooled(n)
+    win = whole_windows(n, _spatial(n))
     powers = _power(n, n.operand(convert(n, value, _wide(value))), _exponent(n))
-    args = (win.kernels, win.strides, pads, win.dilation)
-    means = n.f.create_avg_pool(n.name, powers, *args, ceil=False, count_include_pads=True)
-    taps = _number(n, means.result, product(win.kernels))
+    means = means_of_windows(n, powers, win, ceil=False, count_pads=True)
+    taps = _number(n, means, product(win.kernels))
     return _root(n, n.f.create_mul(n.name, means, taps).result)
 
 
@@ -146,11 +159,6 @@ def _global_lp_pool(n: OnnxNode) -> Value:
     axes = tuple(range(1, 1 + len(spatial)))
     sums = n.f.create_reduce_add(n.name, powers, axes).result if axes else powers
     return _root(n, sums)
-
-
-def _spans(win: Window) -> list[int]:
-    """From the first tap of a window to its last, along each dimension."""
-    return [(k - 1) * d + 1 for k, d in zip(win.kernels, win.dilation, strict=True)]
 
 
 def _exponent(n: OnnxNode) -> float:

@@ -49,7 +49,16 @@ from glowpy.opt.stored_weights import known_numbers
 from glowpy.opt.unary import Unary
 from glowpy.passes import RewritePass
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, Expr, depends_on_symbols, highest, lowest, product, static
+from glowpy.support.symbolic import (
+    Dim,
+    Expr,
+    depends_on_symbols,
+    highest,
+    is_at_most,
+    lowest,
+    product,
+    static,
+)
 
 __all__ = [
     "LowerQuantizedPass",
@@ -91,7 +100,12 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         return True
     whole = all(parameters(type).axis is None for type in operands)
     if isinstance(node, _Sum):
-        return whole and lowest(_count(node)) > 0 and _has_sum(node, operands[0])
+        cut = (
+            isinstance(node, AvgPoolNode)
+            and depends_on_symbols(node.input.type.shape[1:-1])
+            and not _lies_inside(node)
+        )
+        return whole and lowest(_count(node)) > 0 and _has_sum(node, operands[0]) and not cut
     kind = operands[0].kind
     if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
@@ -120,7 +134,8 @@ def is_exact(node: Node) -> bool:
 def _count(node: _Sum) -> Dim:
     """How many elements are summed, at most."""
     if isinstance(node, AvgPoolNode):
-        return math.prod(node.kernels)
+        spatial = node.input.type.shape[1:-1]
+        return math.prod(map(min, node.kernels, map(highest, spatial)))
     return product(node.input.type.shape[axis] for axis in node.axes)
 
 
@@ -374,6 +389,22 @@ def _mean_of(f: Function, n: _Sum, sums: NodeValue, taps: Array, divisor: Array)
     return sums, offset, known_parameter(f, n, "ratio", in_f32(ratios))
 
 
+def _has_known_counts(n: AvgPoolNode) -> bool:
+    """Whether it is known how many elements each window has."""
+    return not depends_on_symbols((*n.input.type.shape[1:-1], *n.pads)) or _lies_inside(n)
+
+
+def _lies_inside(n: AvgPoolNode) -> bool:
+    """Whether all windows are known to lie in the image, where none of them has fewer elements."""
+    return not any(pad != 0 for pad in n.pads) and all(
+        is_at_most((count - 1) * stride + step * (kernel - 1) + 1, size)
+        for count, stride, step, kernel, size in zip(
+            n.type.shape[1:-1], n.strides, n.dilation, n.kernels, n.input.type.shape[1:-1],
+            strict=True,
+        )
+    )  # fmt: skip
+
+
 def _pooled(f: Function, n: AvgPoolNode) -> _Mean:
     """The sums of windows, which have fewer elements at the edges of an image."""
     sums = f.create_sum_pool(
@@ -381,8 +412,8 @@ def _pooled(f: Function, n: AvgPoolNode) -> _Mean:
     ).result
     windows = Windows(n.kernels, n.strides, n.pads, n.dilation)
     shape = n.input.type.shape[1:-1]
-    if depends_on_symbols(shape) and not (n.ceil or any(pad != 0 for pad in n.pads)):
-        count = np.array(_count(n), np.int32)  # all windows lie inside
+    if depends_on_symbols(shape) and _lies_inside(n):
+        count = np.array(_count(n), np.int32)
         return _mean_of(f, n, sums, count, count)
     image, counts = static(shape), static(n.type.shape[1:-1])
     taps = windows.counted(image, counts, pads=False)[..., None]

@@ -10,6 +10,7 @@ from glowpy.core.schema import AttrSpec, check_attrs
 from glowpy.core.shape import broadcast_shapes, normalize_axis, permute, window_shape
 from glowpy.core.type import MAX_RANK, Quant, Type, parse_type
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, UndecidedError, at_extents, symbol
 
 kinds = st.sampled_from(list(ElemKind))
 shapes: st.SearchStrategy[tuple[int, ...]] = st.lists(st.integers(0, 9), max_size=MAX_RANK).map(
@@ -137,6 +138,38 @@ def test_windows_are_those_that_fit(size: int, kernel: int, stride: int, pad: in
             window_shape([size], [kernel], [stride], [pad, pad], [1])
         return
     assert window_shape([size], [kernel], [stride], [pad, pad], [1]) == (len(starts),)
+
+
+def test_images_without_elements_have_the_windows_of_their_pads() -> None:
+    counts = [window_shape([0], [3], [2], [pad, 1], [1]) for pad in (1, 2)]
+    assert counts == [(0,), (1,)]
+    assert window_shape([0], [1], [1], [0, 0], [1]) == (0,)
+    with pytest.raises(UserError, match="window of 2 is larger than the padded input of 0"):
+        window_shape([0], [2], [2], [0, 0], [1])
+
+
+def test_a_window_that_is_larger_says_what_it_spans_and_what_there_is() -> None:
+    message = "window of 3 with dilation 4, which spans 9, is larger than the padded input of 7 in spatial dimension 1"
+    for options in ({}, {"partial": True}, {"partial": True, "ceil": True}):
+        with pytest.raises(UserError, match=message):
+            window_shape([9, 5], [3, 3], [1, 1], [0, 1, 0, 1], [4, 4], **options)
+
+
+@given(*(st.integers(1, 9), st.integers(1, 12), st.integers(1, 5)), st.booleans())
+def test_larger_windows_of_open_images(size: int, kernel: int, stride: int, ceil: bool) -> None:
+    """What is said of every extent is what is said of each, where no bounds are asked for."""
+
+    def counted(extent: Dim) -> Dim:
+        (count,) = window_shape([extent], [kernel], [stride], [0, 0], [1], ceil=ceil, partial=True)
+        return count
+
+    try:
+        count = counted(symbol("h", 1, 40, size))
+    except UndecidedError:
+        assert kernel > 1 + stride or (size >= kernel and not ceil)
+    else:
+        for extent in range(1, 41):
+            assert at_extents(count, {"h": extent}) == counted(extent)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.attention import attended
 from glowpy.importer.onnx.contrib.heads import check_type
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
+from glowpy.importer.onnx.conv import window
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, vector
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.pool import means_of_windows, whole_windows
 from glowpy.importer.onnx.quant import (
     dequantize_linear,
     dequantized,
@@ -70,12 +72,27 @@ def _qlinear_softmax(n: OnnxNode) -> Value:
     return _stored(n, result, n.type(0).kind, 3)
 
 
-@from_onnx("QLinearAveragePool", "QLinearGlobalAveragePool", domain=CONTRIB)
-def _qlinear_pool(n: OnnxNode) -> Value:
+@from_onnx("QLinearAveragePool", domain=CONTRIB)
+def _qlinear_average_pool(n: OnnxNode) -> Value:
+    """The channels are the last dimension or the second. Where pads count, so does what is beyond them."""
+    last = n.flag("channels_last")
+    image = n.operand(_number(n, 0) if last else channels_last(n, _number(n, 0)))
+    spatial, whole = image.type.shape[1:-1], n.flag("count_include_pad")
+    win = (
+        whole_windows(n, spatial) if whole else window(n, spatial, n.integers("kernel_shape") or ())
+    )
+    means = means_of_windows(
+        n, image, win, ceil=n.flag("ceil_mode") and not whole, count_pads=whole
+    )
+    return _stored(n, means if last else channels_first(n, means), n.type(0).kind, 3)
+
+
+@from_onnx("QLinearGlobalAveragePool", domain=CONTRIB)
+def _qlinear_global_pool(n: OnnxNode) -> Value:
     """The channels are the last dimension or the second."""
-    last, op_type = n.flag("channels_last"), n.proto.op_type.removeprefix("QLinear")
+    last = n.flag("channels_last")
     image = _number(n, 0)
-    result = standard(n, op_type, [channels_first(n, image) if last else image])
+    result = standard(n, "GlobalAveragePool", [channels_first(n, image) if last else image])
     return _stored(n, channels_last(n, result) if last else result, n.type(0).kind, 3)
 
 
