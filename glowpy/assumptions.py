@@ -10,6 +10,7 @@ checked against what was assumed for the code it runs.
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -364,7 +365,25 @@ class Assumptions:
                             meanings[known] = substituted(meanings[known], {name: meaning})
                 self._equal.setdefault(name, {})[few] = meaning
                 return True
-        return self._spaced(difference, extents)
+        return self._narrowed(difference, extents) or self._spaced(difference, extents)
+
+    def _narrowed(self, difference: Dim, extents: Mapping[str, int]) -> bool:
+        """Raises the lower bounds of symbols until a difference is 0 for whatever is in bounds, if it is then."""
+        open_ = [one for one in symbols_of([difference]).values() if one.name in self._bounds]
+        lows = {one.name: extents[one.name] for one in open_}
+
+        def is_equal(lows: Mapping[str, int]) -> bool:
+            bounded = {one.name: symbol(one.name, lows[one.name], one.high) for one in open_}
+            return substituted(difference, bounded) == 0
+
+        if not is_equal(lows):
+            return False
+        for one in open_:
+            choices = range(one.low, lows[one.name])
+            at = bisect_left(choices, True, key=lambda low: is_equal(lows | {one.name: low}))
+            lows[one.name] = one.low + at
+            self._bounds[one.name] = lows[one.name], *self._bounds[one.name][1:]
+        return True
 
     def _spaced(self, difference: Dim, extents: Mapping[str, int]) -> bool:
         """Takes a symbol for a multiple, and what this call leaves of it, if a difference is 0 then."""

@@ -549,6 +549,8 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     whole, rest = _divided(dividend, divisor)
     if lowest(rest) >= 0 and lowest(divisor - rest) > 0:
         return whole
+    if isinstance(divisor, int) and lowest(rest) // divisor == highest(rest) // divisor:
+        return whole + lowest(rest) // divisor
     if isinstance(rest, Expr) and rest.terms[0][1] < 0:
         return whole - _quotient(divisor - 1 - rest, divisor)
     if isinstance(rest, Expr) and isinstance(divisor, int):

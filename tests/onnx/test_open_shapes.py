@@ -142,7 +142,11 @@ def test_windows_over_images_that_are_open() -> None:
     net.node("AveragePool", image, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
     net.node("MaxPool", image, kernel_shape=[2, 2], strides=[1, 2], count=2)
     net.node("GlobalAveragePool", image)
-    large = {"kernel_shape": [9, 640], "strides": [9, 640], "ceil_mode": 1}  # than most images
+    large: dict[str, Any] = {
+        "kernel_shape": [9, 640],
+        "strides": [9, 640],
+        "ceil_mode": 1,
+    }  # than most images
     net.node("AveragePool", image, **large)
     net.node("AveragePool", image, **large, count_include_pad=1)
     net.node("LpPool", image, **large)
@@ -150,12 +154,31 @@ def test_windows_over_images_that_are_open() -> None:
     net.check()
 
 
+def test_a_session_finds_out_from_which_sizes_on_there_is_one_window() -> None:
+    """As the pooler of an EfficientNet has it, whose result is reshaped to rows of channels."""
+    net = Net()
+    image = net.input("image", ("batch", 4, "h", "w"))
+    filter = net.constant(RNG.standard_normal((5, 4, 3, 3)).astype(np.float32))
+    features = net.node("Conv", image, filter, strides=[2, 2])
+    pooled = net.node("MaxPool", features, kernel_shape=[640] * 2, strides=[640] * 2, ceil_mode=1)
+    net.node("Reshape", pooled, net.ints(-1, 5))
+    net.node("Reshape", pooled, net.ints(1, 5))
+    reference = onnxruntime.InferenceSession(net.model.SerializeToString())
+    session = glowpy.InferenceSession(net.model, backend="interpreter")
+    for height, width in ((10, 12), (3, 5), (40, 31)):
+        feeds = {"image": RNG.standard_normal((1, 4, height, width)).astype(np.float32)}
+        for actual, array in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(actual, array, rtol=1e-5, atol=1e-5, strict=True)
+    assert session.assumptions["h"].startswith("3..")
+    assert session.assumptions["w"].startswith("3..")
+
+
 @pytest.mark.parametrize("ceil", [0, 1])
 def test_a_session_meets_images_smaller_than_a_window(ceil: int) -> None:
     """As the pools after the last convolution of classifiers do; nothing is compiled for one size of it."""
     net = Net()
     image = net.input("image", ("batch", 4, "h", "w"))
-    window = {"kernel_shape": [5, 5], "strides": [5, 5], "ceil_mode": ceil}
+    window: dict[str, Any] = {"kernel_shape": [5, 5], "strides": [5, 5], "ceil_mode": ceil}
     for op_type in ("AveragePool", "MaxPool"):
         net.node(op_type, image, **window)
     reference = onnxruntime.InferenceSession(net.model.SerializeToString())
