@@ -33,6 +33,8 @@ from glowpy.support.symbolic import (
     UnorderedError,
     at_extents,
     ceil_div,
+    highest,
+    lowest,
     product,
     substituted,
     symbol,
@@ -169,6 +171,7 @@ class Assumptions:
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
         self._equal: dict[str, dict[_Constants, Dim]] = {}  # by what was compiled as 0 or 1
         self._grids: dict[str, _Grid] = {}
+        self._in_advance = False
 
     def copy(self) -> Assumptions:
         """The same, which what is learned here from now on does not change."""
@@ -186,6 +189,72 @@ class Assumptions:
         other._constants, other._met = dict(self._told), {}
         other._equal, other._grids = {}, {}
         return other
+
+    def in_advance(self) -> Assumptions:
+        """The same for calls that are made up, so that nobody is warned of them."""
+        other = self.copy()
+        other._in_advance = True
+        return other
+
+    def after_all(self) -> Assumptions:
+        """The same for calls again."""
+        other = self.copy()
+        other._in_advance, other._met = False, {}
+        return other
+
+    def bound(self, *corners: Mapping[str, tuple[int, ...]]) -> None:
+        """Lets dimensions be what they are for inputs of these shapes, and whatever is between."""
+        extents = [self._extents(shapes) for shapes in corners]
+        for name in extents[0]:
+            lows, highs = min(e[name] for e in extents), max(e[name] for e in extents)
+            self._bounds[name] = lows, highs, highs
+
+    @property
+    def compiled_for_each(self) -> dict[str, tuple[int, str]]:
+        """Dimensions that are constants although they have bounds: how many extents these allow, and why."""
+        bounds = {name: self._bounds[name] for name in self._constants if name in self._bounds}
+        return {
+            name: (high - low + 1, self._constants[name]) for name, (low, high, _) in bounds.items()
+        }
+
+    def spelled(self, plan: Plan) -> dict[str, str]:
+        """What a plan takes dimensions to be, by name: `1..32`, `8`, `past+seq`."""
+        symbols = {
+            name: dim.symbol for name, dim in self._dims_of(plan).items() if isinstance(dim, Expr)
+        }
+        return {
+            name: f"{one.low}..{one.high}" if (one := symbols.get(name)) is not None else str(dim)
+            for name, dim in self._dims_of(plan).items()
+        }
+
+    def beyond(self, shapes: Mapping[str, tuple[int, ...]], plans: Sequence[Plan]) -> str:
+        """Why no plan is for inputs of these shapes: what is outside of all of them, and what they are for."""
+        extents = self._extents(shapes)
+        inside = {
+            name
+            for plan in plans
+            for name, extent in extents.items()
+            if lowest(self._dims_of(plan)[name]) <= extent <= highest(self._dims_of(plan)[name])
+        }
+        outside = {name: n for name, n in extents.items() if name not in inside} or extents
+        got = ", ".join(f"'{name}' = {extent}" for name, extent in outside.items())
+        known = "; ".join(
+            ", ".join(f"{name} = {text}" for name, text in self.spelled(plan).items())
+            for plan in plans
+        )
+        return f"{got or 'other shapes'}, where code is for {known}"
+
+    def _dims_of(self, plan: Plan) -> dict[str, Dim]:
+        pairs = (
+            zip(self._declared(name, shape), shape, strict=True)
+            for name, shape in plan.shapes.items()
+        )
+        return {
+            declared: dim
+            for zipped in pairs
+            for declared, dim in zipped
+            if isinstance(declared, str)
+        }
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
         """What to compile for inputs of these shapes; bounds grow if they must.
@@ -427,7 +496,7 @@ class Assumptions:
     def _meet(self, name: str, extent: int) -> None:
         """Warns once of a constant that has another extent than before."""
         known = self._met.setdefault(name, extent)
-        if known not in (None, extent):
+        if known not in (None, extent) and not self._in_advance:
             self._met[name] = None
             warnings.warn(
                 f"code is compiled for each extent of '{name}', now {extent}: {self._constants[name]}",
@@ -456,7 +525,7 @@ class Assumptions:
             if isinstance(dim, str)
         }
 
-    def _declared(self, name: str, shape: Sequence[int]) -> list[int | str]:
+    def _declared(self, name: str, shape: Sequence[Dim]) -> list[int | str]:
         """The dimensions of an input: numbers, and names of symbols."""
         declared = self._inputs[name].shape
         dims = [None] * len(shape) if declared is None else declared

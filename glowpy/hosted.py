@@ -7,7 +7,6 @@ in, in order, so that what moves and compares integers moves and compares them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, final
 
@@ -21,6 +20,7 @@ from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel, located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.support.errors import InternalError, UserError
+from glowpy.support.forks import Lock
 
 __all__ = ["Hosted"]
 
@@ -55,7 +55,7 @@ class Hosted:
         self._model = model
         self._session_of = session_of
         self._sessions: list[Session] = []
-        self._opening = threading.RLock()
+        self._opening = Lock(is_brief=False)
         self._errors: list[UserError] = []
         self._graph = self._prepared(model.plan, inner=False)
         raise_all(self._errors)

@@ -8,8 +8,9 @@ input. What was compiled is kept; the least recently used is dropped first.
 from __future__ import annotations
 
 import math
+import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from glowpy.importer import (
     by_rounds,
     open_model,
 )
+from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
 from glowpy.session_state import SessionState
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
@@ -75,6 +77,7 @@ class InferenceSession:
             decoder: `{"past_key_0": "present_key_0"}`, or `auto` for what looks like that by names and types. They are
             zero or empty at first, and no inputs and outputs of the session any more; `run` gives such outputs if it is
             asked for them by name.
+        on_compile: Is told of everything that is compiled, or taken from the cache, in the thread that waits for it.
 
     The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
     session, or with the session.
@@ -94,6 +97,8 @@ class InferenceSession:
         threads: int | None = None,
         observer: Observer | None = None,
         state: StatePairs | Literal["auto"] | None = None,
+        on_compile: Callable[[CompileEvent], object] | None = None,
+        _gate: Gate | None = None,
     ) -> None:
         expect_type("limit", limit, int, "a number of specialisations")
         expect_type("threads", threads, int | None, "a number of threads")
@@ -115,6 +120,7 @@ class InferenceSession:
         if observer is not None:
             self._options = replace(self._options, instrument=True)
         self._limit = limit
+        self._gate = _gate or Gate(on_compile)
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = Lock()  # of what is assumed
         self._values: tuple[str, ...] = ()
@@ -176,6 +182,7 @@ class InferenceSession:
             options=self._options,
             limit=self._limit,
             observer=self._observer,
+            _gate=self._gate,
         )
 
     def _run_rounds(self, error: RoundsError | ValueNeededError) -> Hosted:
@@ -191,6 +198,71 @@ class InferenceSession:
                 self._rounds = Hosted(model, self._part)
                 self._specialisations.clear()
         return self._rounds
+
+    def prepare(
+        self,
+        dims: Mapping[str, Range] | None = None,
+        /,
+        *,
+        values: Mapping[str, Any] | None = None,
+        **ranges: Range,
+    ) -> None:
+        """Compiles now for all extents of open dimensions within ranges: `prepare(batch="1..32", seq="1..512")`.
+
+        Args:
+            dims: The range of each symbolic dimension by name, `x[0]` for one without a name: `"1..32"`, or `8`. Of a
+                list, as `[1, "2..32"]`, each gets code of its own. Text may say what it is computed of: `"past+seq"`.
+            values: Elements of inputs that compiling has to know, such as a shape or what chooses between branches.
+            ranges: The same as `dims`, for names that Python takes.
+
+        What is prepared stays, whatever else the session compiles later. Raises UserError for dimensions that are
+        missing, for ranges that each extent would be compiled for, and for a model that is not compiled as a whole;
+        and what `run` raises if it allows none of the extents.
+        """
+        whole = "expected a model that is compiled as a whole to prepare"
+        if self._hosted is not None or self._rounds is not None:
+            raise UserError(f"{whole}: parts of this one are compiled when they first run")
+        wanted = Ranges(self._model.inputs, {**(dims or {}), **ranges})
+        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
+        while True:
+            known = self._given_values(arrays)
+            try:
+                self._prepare(wanted, known)
+                return
+            except RoundsError as error:
+                raise UserError.of([Diagnostic(whole), *error.diagnostics]) from error
+            except ValueNeededError as error:
+                if not self._knows(error, wanted.shapes(wanted.corners[-1]), known):
+                    raise UserError.of([Diagnostic(whole), *error.diagnostics]) from error
+
+    def _given_values(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Those of inputs whose elements have to be known."""
+        for name in self._values:
+            if name not in arrays:
+                raise UserError(
+                    f"expected the elements of '{name}' to prepare for",
+                    note=f"session.prepare(..., values={{'{name}': array}})",
+                )
+        return {name: arrays[name] for name in self._values}
+
+    def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
+        known = _known(values)
+        with self._lock:
+            before = self._assumed_with(known).copy()
+
+        def compile(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+            work = partial(self._compiled, plan, values, known, "prepare")
+            call = tuple(shapes.items()), known
+            self._specialisations.get((plan, known), call, work)
+            self._specialisations.pin((plan, known))
+
+        learned = prepared(ranges, before, lambda s: self._fitting(s, known) is not None, compile)
+        with self._lock:
+            self._assumptions[known] = learned
+
+    def freeze(self) -> None:
+        """From now on compiles nothing any more: a call that no code is for raises UserError."""
+        self._gate.frozen = True
 
     def __enter__(self) -> Self:
         return self
@@ -396,18 +468,20 @@ class InferenceSession:
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """What was compiled for ranges that have these shapes, perhaps now."""
-        known = tuple([(n, array.tobytes()) for n, array in values.items()]) if values else ()
+        known = _known(values)
         function = self._specialisations.latest((shapes, known))
         if function is not None:
             return function
         before: Assumptions | None = None  # what this call assumes and learns
+        why = ""
         try:
             while True:
                 plan = self._fitting(dict(shapes), known)
                 if plan is None:
                     before = before or self._copied_assumptions(known)
+                    why = self._why(dict(shapes), known)
                     plan = self._assumed(dict(shapes), known)
-                compile = partial(self._compiled, plan, values, known)
+                compile = partial(self._compiled, plan, values, known, why)
                 try:
                     return self._specialisations.get((plan, known), (shapes, known), compile)
                 except UndecidedError as error:
@@ -443,6 +517,17 @@ class InferenceSession:
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
         return min(fitting, key=lambda plan: plan.openness) if fitting else None
 
+    def _why(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> str:
+        """Why something has to be compiled for a call. Raises UserError if nothing is to be."""
+        keys = self._specialisations.keys
+        plans = [plan for plan, values in keys if values == known]
+        if plans:
+            why = self._fresh.beyond(shapes, plans)
+        else:
+            why = f"other elements of {_list(self._values)}" if keys else "nothing is compiled yet"
+        self._gate.admit(why)
+        return why
+
     def _assumed(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
         """The plan to compile by for these shapes."""
         try:
@@ -454,11 +539,12 @@ class InferenceSession:
             return self._assumed_with(known).plan(shapes)
 
     def _compiled(
-        self, plan: Plan, values: Mapping[str, Array], known: Hashable
+        self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now. Drops the same with narrower bounds."""
         copies = {name: array.copy() for name, array in values.items()}
         modules: list[Module] = []
+        start = time.perf_counter()
 
         def build() -> Module:
             modules.append(
@@ -474,7 +560,15 @@ class InferenceSession:
                 module.forget()
         function.observer = self._observer
         self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
+        if self._gate.listener is not None:
+            dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
+            self._gate.listener(CompileEvent(self._file, dims, why, seconds, not modules))
         return function
+
+
+def _known(values: Mapping[str, Array]) -> Hashable:
+    """Elements that are known, as a part of a key."""
+    return tuple([(n, array.tobytes()) for n, array in values.items()]) if values else ()
 
 
 def _state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:

@@ -55,6 +55,7 @@ class Specialisations(Generic[K]):
         self._limit = limit
         self._lock = Lock()
         self._entries: OrderedDict[K, _Entry] = OrderedDict()
+        self._pinned: set[K] = set()
         self._latest: tuple[Hashable, CompiledFunction] | None = None
         """A call, and what the last entry has for it: found without the lock."""
         tell_in_child(self)
@@ -97,6 +98,12 @@ class Specialisations(Generic[K]):
                 self._latest = call, function
         return function
 
+    def pin(self, key: K) -> None:
+        """Lets what has that key stay, beside as many others as the limit says, until `keep` or `clear` drops it."""
+        with self._lock:
+            if key in self._entries:
+                self._pinned.add(key)
+
     def keep(self, is_wanted: Callable[[K], bool]) -> None:
         """Drops what has a key that is not wanted."""
         with self._lock:
@@ -129,12 +136,13 @@ class Specialisations(Generic[K]):
                 entry = self._entries[key] = _Entry()
             self._entries.move_to_end(key)
             self._latest = None
-            while len(self._entries) > self._limit:
-                self._drop(next(iter(self._entries)))
+            while len(self._entries) - len(self._pinned) > self._limit:
+                self._drop(next(own for own in self._entries if own not in self._pinned))
         return entry, fresh
 
     def _drop(self, key: K) -> None:
         del self._entries[key]
+        self._pinned.discard(key)
         self._latest = None
 
     def _fulfil(self, entry: _Entry, key: K, compile: Compile) -> None:

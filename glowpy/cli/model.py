@@ -48,6 +48,7 @@ __all__ = [
     "load_model",
     "open_onnx",
     "parse_shapes",
+    "parse_state",
     "random_array",
     "read_inputs",
     "shape_option",

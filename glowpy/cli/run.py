@@ -40,6 +40,7 @@ from glowpy.cli.model import (
 )
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
+from glowpy.cli.preparation import prepare_model, prepare_option
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.tuning import tuning_of
@@ -69,6 +70,7 @@ _STEPS = 16
 @input_option()
 @shape_option()
 @state_option()
+@prepare_option()
 @click.option(
     "--help-model",
     is_flag=True,
@@ -137,6 +139,7 @@ def run_model(
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
     state: tuple[str, ...],
+    ranges: tuple[str, ...],
     help_model: bool,
     constants: str,
     name: str,
@@ -163,6 +166,7 @@ def run_model(
       glowpy run model.onnx --input x=image.npy --output results
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
       glowpy run model.onnx --help-model
+      glowpy run model.onnx --prepare batch=1..32 --prepare length=1..512
       glowpy run model.onnx --repeat 20 --json
       glowpy run model.onnx --instrument-debug operands
     """
@@ -171,6 +175,9 @@ def run_model(
         return
     start = time.perf_counter()
     bound = bound_backend(backend, _cpu_options(**rest), settings)
+    if ranges:
+        prepare_model(model, ranges, state, bound, as_json=as_json)
+        return
     opened = open_onnx(model, constants)
     observers = _observers(instrument_ir, operand_folder)
     if isinstance(opened, HostModel):

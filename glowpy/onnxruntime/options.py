@@ -182,6 +182,11 @@ _IGNORED = {
     "use_per_session_threads": "each session has threads of its own",
 }
 
+PREPARE = "glowpy.prepare"
+"""The entry that says what to compile when a session is made: `batch=1..32 seq=1..512`."""
+FROZEN = "glowpy.frozen"
+"""The entry that says, by `1`, that a session is to compile nothing after that."""
+
 _TRUE_ANYWAY = {"session.load_model_format": "ONNX", "session.intra_op.allow_spinning": "0"}
 """Entries that say what glowpy does."""
 
@@ -312,8 +317,21 @@ class SessionOptions(_Options):
                 severity,
             )
         for key, value in self._entries.items():
-            if _TRUE_ANYWAY.get(key) != value:
+            if _TRUE_ANYWAY.get(key) != value and key not in (PREPARE, FROZEN):
                 say_once(f"the session config entry '{key}' has no effect", severity)
+
+    @property
+    def ranges(self) -> list[str]:
+        """The ranges of open dimensions to compile for when a session is made: `batch=1..32`."""
+        return self._entries.get(PREPARE, "").replace(";", " ").split()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a session compiles nothing once it is made. Raises InvalidArgument for an entry that does not say."""
+        value = self._entries.get(FROZEN, "0")
+        if value not in ("0", "1"):
+            raise errors.InvalidArgument(f"{FROZEN}: expected 0 or 1, got '{value}'")
+        return value == "1"
 
     def copy(self) -> SessionOptions:
         """Options of their own with the same values."""

@@ -33,6 +33,7 @@ from glowpy.onnxruntime.options import RunOptions, SessionOptions
 from glowpy.onnxruntime.profile import Profiler
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
+from glowpy.preparation import parse_ranges
 from glowpy.session import InferenceSession as Session
 from glowpy.support.errors import GlowError
 
@@ -112,8 +113,19 @@ class InferenceSession:
                 threads=self._options.intra_op_num_threads,
                 observer=self._profiler,
             )
+            self._prepare(session)
             session = self._sessions.setdefault(names, session)
         return session
+
+    def _prepare(self, session: Session) -> None:
+        """Compiles ahead what the options ask for."""
+        try:
+            if self._options.ranges:
+                session.prepare(parse_ranges(self._options.ranges))
+        except GlowError as error:
+            raise translated(error, InvalidArgument) from error
+        if self._options.is_frozen:
+            session.freeze()
 
     def _event(self, name: str) -> AbstractContextManager[None]:
         return nullcontext() if self._profiler is None else self._profiler.event(name)

@@ -1,0 +1,360 @@
+"""Preparation: what a session compiles before it is called, for all extents of open dimensions within ranges.
+
+A session learns from its calls what compiling needs to know of open dimensions. Here calls are made up: the corners of
+the ranges first, then every extent of each dimension beside the others at a corner. What code there is for costs no
+more than a look, so that most models are compiled once for each range.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from glowpy.assumptions import Assumptions, Plan
+from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
+from glowpy.importer.onnx.signature import computed_dims
+from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim, UndecidedError
+from glowpy.support.text import parse_dim, symbol_name
+
+__all__ = ["CompileEvent", "Gate", "Range", "Ranges", "parse_ranges", "prepared"]
+
+Bounds: TypeAlias = tuple[int, int]
+"""The least and the greatest extent."""
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Those of inputs, by name."""
+Range: TypeAlias = int | str | range | Sequence[int | str | range]
+"""`8`, `"1..32"`, a `range`, or a list of these, each of which is compiled for by itself; or what it is computed of."""
+
+MOST_PROGRAMS = 64
+"""More programs are not prepared: some dimension turned out to be one that each extent is compiled for."""
+_MOST_CORNERS = 64
+_MOST_PAIRED = 6
+"""Of no more dimensions each two are tried together."""
+_SWEPT = 1024
+"""So many extents of each dimension are tried."""
+_IN_VAIN = 8
+"""After so many extents that the model does not allow, those that no code is for are taken to be like these."""
+_LARGEST = 1 << 31
+_PIECE = re.compile(r"\s*([0-9]{1,10})(?:\s*\.\.\s*([0-9]{1,10}))?\s*")
+
+
+@dataclass(frozen=True)
+class CompileEvent:
+    """That a session has compiled something, or found it in the cache.
+
+    Attributes:
+        model: How messages call the model.
+        dims: What the code takes open dimensions to be: `{"batch": "1..32"}`.
+        why: What made it necessary.
+        seconds: How long it took.
+        recalled: Whether it was in the cache as a whole.
+    """
+
+    model: str
+    dims: Mapping[str, str]
+    why: str
+    seconds: float
+    recalled: bool
+
+    def __str__(self) -> str:
+        dims = ", ".join(f"{name} = {text}" for name, text in self.dims.items())
+        what = "taken from the cache" if self.recalled else "compiled"
+        return (
+            f"{self.model}: {what} in {self.seconds:.2f} s for {dims or 'its shapes'}: {self.why}"
+        )
+
+
+@dataclass
+class Gate:
+    """What a session and its parts tell of compilations, and whether they may compile.
+
+    Attributes:
+        listener: Who hears of them.
+        frozen: Whether there are to be no more.
+    """
+
+    listener: Callable[[CompileEvent], object] | None = None
+    frozen: bool = False
+
+    def admit(self, why: str) -> None:
+        """Raises UserError if nothing is to be compiled any more."""
+        if self.frozen:
+            raise UserError(
+                f"the session is frozen, and has no code for this call: {why}",
+                note="prepare the session for it before freeze()",
+            )
+
+
+class Ranges:
+    """The ranges that open dimensions of some inputs are to have.
+
+    Args:
+        infos: The inputs.
+        given: A range for each symbolic dimension, by its name, or `x[0]` or `x_0` where it has none.
+
+    Attributes:
+        parts: The bounds of all of them, for each part that is compiled by itself.
+
+    Raises UserError for dimensions that the model does not have, those that are missing, and what is no range.
+    """
+
+    def __init__(self, infos: Sequence[ValueInfo], given: Mapping[str, Range]) -> None:
+        self._infos = infos
+        names = _names(infos)
+        aliases = {alias: name for name, spelled in names.items() for alias in (spelled, name)}
+        pieces: dict[str, list[Bounds]] = {}
+        self._texts: dict[str, str] = {}
+        for alias, value in given.items():
+            if alias not in aliases:
+                expected = ", ".join(f"'{name}'" for name in names) or "none"
+                raise UserError(f"expected ranges of the dimensions {expected}, got '{alias}'")
+            name = aliases[alias]
+            if isinstance(value, str) and not all(map(_PIECE.fullmatch, value.split(","))):
+                self._texts[name] = value
+            else:
+                pieces[name] = list(_pieces(name, value))
+        self.parts = [
+            dict(zip(pieces, bounds, strict=True)) for bounds in itertools.product(*pieces.values())
+        ]
+        if len(self.parts) > MOST_PROGRAMS:
+            raise UserError(f"expected at most {MOST_PROGRAMS} parts, got {len(self.parts)}")
+        known = self.extents({name: low for name, (low, _) in self.parts[0].items()})
+        if missing := [name for name in names if name not in known]:
+            raise UserError(
+                f"expected a range of '{missing[0]}' as well",
+                note="every open dimension needs extents, such as 1..64, or what it is computed of, such as past+seq",
+            )
+
+    def extents(self, own: Mapping[str, int]) -> dict[str, int]:
+        """Those of all dimensions, for these: some are computed of others."""
+        extents: dict[str, Dim] = dict(own)
+        names = _names(self._infos)
+        for name, text in self._texts.items():
+            known = {names[other]: extent for other, extent in extents.items()}
+            try:
+                extents[name] = parse_dim(text, known)
+            except UserError as error:
+                raise UserError(f"'{name}': {error.diagnostics[0].message}, in '{text}'") from None
+        rest = [name for name in names if name not in extents]
+        extents |= computed_dims(rest, extents)
+        return {name: extent for name, extent in extents.items() if isinstance(extent, int)}
+
+    def shapes(self, own: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """Those of the inputs, for these extents."""
+        extents = self.extents(own)
+        return {
+            info.name: tuple(
+                dim if isinstance(dim, int) else extents[dim or f"{info.name}[{axis}]"]
+                for axis, dim in enumerate(info.shape or ())
+            )
+            for info in self._infos
+        }
+
+    @property
+    def corners(self) -> list[dict[str, int]]:
+        """The lowest and the highest extents of each part."""
+        ends = [(part, end) for part in self.parts for end in (0, 1)]
+        return [{name: bounds[end] for name, bounds in part.items()} for part, end in ends]
+
+
+def prepared(
+    ranges: Ranges,
+    assumed: Assumptions,
+    fits: Callable[[Shapes], bool],
+    compile: Callable[[Plan, Shapes], object],
+) -> Assumptions:
+    """What is assumed of dimensions once there is code for all that a model allows within some ranges.
+
+    Args:
+        ranges: The ranges.
+        assumed: What is assumed before.
+        fits: Whether there is code for inputs of these shapes.
+        compile: Compiles for a plan, and for inputs of these shapes; raises what compiling raises.
+
+    Raises the first error of a part of which nothing is allowed, and UserError for too many programs.
+    """
+    learned = assumed.in_advance()
+    for part in ranges.parts:
+        preparation = _Preparation(ranges, part, learned.copy(), fits, compile)
+        preparation.run()
+        learned = preparation.assumed
+    learned.bound(*map(ranges.shapes, ranges.corners))
+    return learned.after_all()
+
+
+@final
+class _Preparation:
+    """Compiles a part of some ranges. What is `assumed` learns, and admits the part in the end."""
+
+    def __init__(
+        self,
+        ranges: Ranges,
+        part: Mapping[str, Bounds],
+        assumed: Assumptions,
+        fits: Callable[[Shapes], bool],
+        compile: Callable[[Plan, Shapes], object],
+    ) -> None:
+        self._ranges, self._part = ranges, part
+        self.assumed = assumed
+        self._fits, self._compile = fits, compile
+        self._errors: list[UserError] = []
+        lows = {name: low for name, (low, _) in part.items()}
+        highs = {name: high for name, (_, high) in part.items()}
+        self.assumed.bound(ranges.shapes(lows), ranges.shapes(highs))
+        self._programs = 0
+
+    def run(self) -> None:
+        """Compiles until there is code for all that the model allows. Raises the first error if that is nothing."""
+        corners = list(_corners(self._part))
+        base = next((corner for corner in corners if self._try(corner, exactly=True)), None)
+        if base is None:
+            raise self._errors[0]
+        self._errors.clear()
+        for extents in corners:
+            self._try(extents)
+        for names in _together(self._part):
+            self._errors.clear()
+            low = min(self._part[name][0] for name in names)
+            high = max(self._part[name][1] for name in names)
+            for extent in range(low, min(high, low + _SWEPT) + 1):
+                self._try({**base, **_clamped(self._part, names, extent)})
+
+    def _try(self, extents: Mapping[str, int], *, exactly: bool = False) -> bool:
+        """Compiles for these extents, unless there is code for them, or only for others too. False if that fails."""
+        shapes = self._ranges.shapes(extents)
+        if not exactly and self._fits(shapes):
+            return True
+        if len(self._errors) >= _IN_VAIN:
+            return False
+        before = self.assumed.copy()
+        try:
+            self._compiled(shapes)
+            constants = self.assumed.compiled_for_each
+            if exactly:
+                self._check(constants)
+            elif constants.keys() != before.compiled_for_each.keys():
+                self.assumed = before  # what is odd about these extents does not count for others
+        except (RoundsError, _TooManyError, ValueNeededError):
+            raise
+        except UserError as error:
+            self.assumed = before
+            self._errors.append(error)
+            return False
+        return True
+
+    def _compiled(self, shapes: Shapes) -> None:
+        while True:
+            plan = self.assumed.plan(shapes)
+            try:
+                self._compile(plan, shapes)
+            except UndecidedError as error:
+                self.assumed.learn(error, plan, shapes)
+                continue
+            self._programs += 1
+            if self._programs > MOST_PROGRAMS:
+                raise _TooManyError(
+                    f"expected ranges that at most {MOST_PROGRAMS} programs are for"
+                )
+            return
+
+    def _check(self, constants: Mapping[str, tuple[int, str]]) -> None:
+        """Raises TooManyError where each extent of a dimension would be compiled for, and there are too many."""
+        if math.prod(count for count, _ in constants.values()) > MOST_PROGRAMS:
+            name, (count, why) = max(constants.items(), key=lambda item: item[1][0])
+            raise _TooManyError(
+                f"expected at most {MOST_PROGRAMS} extents of '{name}', got {count}: code is compiled for each: {why}"
+            )
+
+
+class _TooManyError(UserError):
+    """So many programs are not prepared."""
+
+
+def _corners(part: Mapping[str, Bounds]) -> Iterator[dict[str, int]]:
+    """Extents at which something may be different: the highest first, then equal ones, multiples, and the lowest."""
+    yield {name: high for name, (_, high) in part.items()}
+    ends = (
+        [min(high for _, high in part.values()), max(low for low, _ in part.values())]
+        if part
+        else []
+    )
+    yield from (_clamped(part, part, extent) for extent in ends)
+    choices = []
+    for low, high in part.values():
+        multiples = [high - high % step for step in (2, 4, 8, 16, 32)]
+        near = [high, *multiples, low, low + 1]
+        choices.append([*dict.fromkeys(extent for extent in near if low <= extent <= high)])
+    yield from (
+        dict(zip(part, extents, strict=True))
+        for extents in itertools.islice(itertools.product(*choices), _MOST_CORNERS)
+    )
+    highest = {name: high for name, (_, high) in part.items()}
+    for name, (low, _) in part.items():
+        yield {**highest, name: low}
+    yield {name: low for name, (low, _) in part.items()}
+
+
+def _together(part: Mapping[str, Bounds]) -> Iterator[Sequence[str]]:
+    """Dimensions that are varied together, as some have to be equal: each by itself, each two, and all."""
+    yield from ([name] for name in part)
+    if len(part) <= _MOST_PAIRED:
+        yield from itertools.combinations(part, 2)
+    yield from [[*part]] if len(part) > 2 else []
+
+
+def _clamped(part: Mapping[str, Bounds], names: Iterable[str], extent: int) -> dict[str, int]:
+    """An extent for each dimension, as near as its bounds allow."""
+    return {name: min(max(extent, part[name][0]), part[name][1]) for name in names}
+
+
+def _names(infos: Sequence[ValueInfo]) -> dict[str, str]:
+    """The dimensions that inputs leave open, and how texts spell them. Raises UserError for an input of any rank."""
+    names: dict[str, str] = {}
+    for info in infos:
+        if info.shape is None:
+            raise UserError(f"expected inputs of a known rank, got '{info.name}' of any")
+        for axis, dim in enumerate(info.shape):
+            if not isinstance(dim, int):
+                name = dim or f"{info.name}[{axis}]"
+                names[name] = symbol_name(dim or f"{info.name}_{axis}")
+    return names
+
+
+def _pieces(name: str, value: object) -> Iterator[Bounds]:
+    """The bounds that a range stands for. Raises UserError for what is none."""
+    match value:
+        case int() if not isinstance(value, bool):
+            bounds = [(value, value)]
+        case range() if value.step == 1 and len(value):
+            bounds = [(value[0], value[-1])]
+        case str():
+            matches = [_PIECE.fullmatch(text) for text in value.split(",")]
+            bounds = [(int(m[1]), int(m[2] or m[1])) for m in matches if m is not None]
+            bounds = bounds if len(bounds) == len(matches) else []
+        case list() | tuple():
+            bounds = [piece for item in value for piece in _pieces(name, item)]
+        case _:
+            bounds = []
+    if not bounds or not all(0 <= low <= high <= _LARGEST for low, high in bounds):
+        raise UserError(
+            f"'{name}': expected extents such as 8, '1..32' or ['1', '2..32'], got {value!r}"
+        )
+    yield from bounds
+
+
+def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
+    """What options say: `batch=1..32`, `batch=1,2..32`, `total=past+seq`. Raises UserError."""
+    ranges: dict[str, Range] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not (name and separator and value):
+            raise UserError(f"expected DIMENSION=LOW..HIGH, got '{text}'")
+        if name in ranges:
+            raise UserError(f"'{name}' is given twice")
+        ranges[name] = value
+    return ranges

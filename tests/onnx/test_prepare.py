@@ -1,0 +1,294 @@
+"""What a session compiles before it is called, what it tells of that, and that nothing is compiled after it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+import pytest
+
+import glowpy
+from glowpy import onnxruntime as drop_in
+from glowpy.cli.main import run
+from glowpy.core.tensor import Array
+from glowpy.preparation import MOST_PROGRAMS
+
+F32 = np.float32
+
+
+def parsed(text: str, unnamed: str = "") -> onnx.ModelProto:
+    """A model; dimensions whose names begin with `unnamed` have none."""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    for info in (*model.graph.input, *model.graph.output):
+        for dim in info.type.tensor_type.shape.dim:
+            if unnamed and dim.dim_param.startswith(unnamed):
+                dim.ClearField("dim_param")
+    return model
+
+
+ATTENTION = """net (float[batch, seq, 8] x) => (float[batch, seq, 8] y) {
+    k = Transpose <perm = [0, 2, 1]> (x)
+    s = MatMul (x, k)
+    p = Softmax <axis = -1> (s)
+    y = MatMul (p, x)
+}"""
+CACHE = """net (float[1, past, 8] p, float[1, seq, 8] x, float[total] m) => (float[1, t, 8] y) {
+    all = Concat <axis = 1> (p, x)
+    a = Constant <value_ints = [0, 2]> ()
+    mask = Unsqueeze (m, a)
+    y = Mul (all, mask)
+}"""
+HALVED = """net (float[1, 2, h, w] x) => (float[1, 2, h, w] y) {
+    a = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+    s = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
+    u = Resize <mode = "nearest"> (a, , s)
+    y = Add (u, x)
+}"""
+CHANNELS = "net (float[1, c, 8] x, float[4, k, 3] w) => (float[1, 4, 6] y) { y = Conv (x, w) }"
+PAIR = "net (int64[b1, s1] x, int64[b2, s2] z) => (int64[b3, s3] y) { y = Add (x, z) }"
+
+
+def ones(**shapes: tuple[int, ...]) -> dict[str, Array]:
+    return {name: np.ones(shape, F32) for name, shape in shapes.items()}
+
+
+CASES: dict[str, tuple[onnx.ModelProto, Mapping[str, Any], int, Iterable[dict[str, Array]]]] = {
+    "range": (
+        parsed(ATTENTION),
+        {"batch": "1..4", "seq": "1..64"},
+        1,
+        [ones(x=(b, s, 8)) for b in (1, 2, 4) for s in (1, 2, 33, 64)],
+    ),
+    "list": (
+        parsed(ATTENTION),
+        {"batch": [1, "2..4"], "seq": range(1, 65)},
+        2,
+        [ones(x=(b, s, 8)) for b in (1, 2, 4) for s in (1, 64)],
+    ),
+    "single": (
+        parsed(ATTENTION),
+        {"batch": 3, "seq": "7,9"},
+        2,
+        [ones(x=(3, s, 8)) for s in (7, 9)],
+    ),
+    "computed": (
+        parsed(CACHE),
+        {"past": "0..64", "seq": "1..8", "total": "past+seq"},
+        1,
+        [ones(p=(1, p, 8), x=(1, s, 8), m=(p + s,)) for p, s in ((0, 1), (0, 8), (64, 1), (5, 2))],
+    ),
+    "multiples": (
+        parsed(HALVED),
+        {"h": "1..33", "w": "2..32"},
+        1,
+        [ones(x=(1, 2, h, w)) for h, w in ((2, 2), (32, 30), (4, 32))],
+    ),
+    "constants": (
+        parsed(CHANNELS),
+        {"c": "1..5", "k": "1..5"},
+        5,
+        [ones(x=(1, c, 8), w=(4, c, 3)) for c in range(1, 6)],
+    ),
+    "unnamed": (
+        parsed(PAIR, "b"),
+        {"x[0]": "1..4", "s1": "1..9", "z_0": "x_0", "s2": "s1"},
+        1,
+        [{n: np.ones((b, s), np.int64) for n in "xz"} for b, s in ((1, 1), (1, 9), (4, 1), (3, 5))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_prepared_is_not_compiled_later(name: str) -> None:
+    model, ranges, programs, feeds = CASES[name]
+    events: list[glowpy.CompileEvent] = []
+    session = glowpy.InferenceSession(model, backend="interpreter", on_compile=events.append)
+    session.prepare(ranges)
+    assert len(events) == programs
+    assert {event.why for event in events} == {"prepare"}
+    session.freeze()
+    reference = ort.InferenceSession(model.SerializeToString())
+    for feed in feeds:
+        (actual,), (expected,) = session.run(None, feed), reference.run(None, feed)
+        np.testing.assert_allclose(actual, expected, 1e-5)
+    assert len(events) == programs
+
+
+def test_machine_code_is_prepared_once() -> None:
+    events: list[glowpy.CompileEvent] = []
+    session = glowpy.InferenceSession(parsed(ATTENTION), on_compile=events.append)
+    for _ in range(2):
+        session.prepare(batch="1..4", seq="1..16")
+    assert [dict(event.dims) for event in events] == [{"batch": "1..4", "seq": "1..16"}]
+    assert session.assumptions == {"batch": "1..4", "seq": "1..16"}
+    x = np.random.default_rng(0).random((3, 5, 8), F32)
+    scores = np.exp(x @ x.transpose(0, 2, 1))
+    expected = (scores / scores.sum(-1, keepdims=True)) @ x
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, 1e-5)
+
+
+def test_a_call_beyond_is_compiled_for_or_refused() -> None:
+    events: list[glowpy.CompileEvent] = []
+    session = glowpy.InferenceSession(
+        parsed(ATTENTION), backend="interpreter", limit=1, on_compile=events.append
+    )
+    session.prepare(batch=[1, "2..4"], seq="1..16")
+    session.run(None, ones(x=(5, 20, 8)))
+    beyond = events[-1].why
+    assert beyond == (
+        "'batch' = 5, 'seq' = 20, where code is for batch = 1, seq = 1..16; batch = 2..4, seq = 1..16"
+    )
+    session.run(None, ones(x=(5, 90, 8)))
+    session.freeze()
+    for batch in (1, 2, 4):  # stays, whatever came since, although one more is kept
+        session.run(None, ones(x=(batch, 16, 8)))
+    with pytest.raises(
+        glowpy.UserError, match=r"frozen.*'batch' = 99, where code is for batch = 1"
+    ):
+        session.run(None, ones(x=(99, 16, 8)))
+
+
+def test_state_is_prepared() -> None:
+    text = "net (float[1, past, 8] p, float[1, seq, 8] x) => (float[1, t, 8] q) { q = Concat <axis = 1> (p, x) }"
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter", state={"p": "q"})
+    session.prepare(past="0..64", seq="1..8")
+    session.freeze()
+    for length in (3, 1, 8, 1):
+        session.run(None, ones(x=(1, length, 8)))
+    assert session.get_state()["p"].shape == (1, 13, 8)
+
+
+def test_elements_that_compiling_has_to_know_are_given() -> None:
+    text = "net (float[n] x, int64[2] s) => (float[a, b] y) { y = Expand (x, s) }"
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    with pytest.raises(glowpy.UserError, match="expected the elements of 's' to prepare for"):
+        session.prepare(n="6")
+    for rows in (2, 3):
+        session.prepare(n="6", values={"s": np.array([rows, 6])})
+    session.freeze()
+    for rows in (2, 3):
+        assert session.run(None, {**ones(x=(6,)), "s": np.array([rows, 6])})[0].shape == (rows, 6)
+    with pytest.raises(glowpy.UserError, match="other elements of 's'"):
+        session.run(None, {**ones(x=(6,)), "s": np.array([4, 6])})
+
+
+def test_a_branch_that_the_session_chooses_is_frozen_as_well() -> None:
+    model = parsed("""net (float[n] x, int64[n] i) => (float y) {
+        zero = Constant <value = int64 {0}> ()
+        s = ReduceSum <keepdims = 0> (i)
+        c = Greater (s, zero)
+        y = If (c) <
+            then_branch = t () => (float a) { a = ReduceSum <keepdims = 0> (x) },
+            else_branch = e () => (float b) {
+                w = Constant <value_floats = [1.0, 2.0]> ()
+                z = Mul (x, w)
+                b = ReduceSum <keepdims = 0> (z)
+            }
+        >
+    }""")
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    with pytest.raises(glowpy.UserError, match="expected a model that is compiled as a whole"):
+        session.prepare(n="9..20")
+    feed = {**ones(x=(9,)), "i": np.ones(9, np.int64)}
+    assert session.run(None, feed)[0] == 9
+    with pytest.raises(
+        glowpy.UserError, match="parts of this one are compiled when they first run"
+    ):
+        session.prepare(n="9..20")
+    session.freeze()
+    assert session.run(None, feed)[0] == 9
+    with pytest.raises(glowpy.UserError, match="frozen"):
+        session.run(None, {**ones(x=(2,)), "i": -np.ones(2, np.int64)})
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"batch": "1..4"}, "expected a range of 'seq' as well"),
+        ({"batch": 1, "length": 1}, "dimensions 'batch', 'seq', got 'length'"),
+        ({"batch": "4..1", "seq": 1}, "'batch': expected extents such as .* got '4..1'"),
+        ({"batch": True, "seq": 1}, "'batch': expected extents .* got True"),
+        ({"batch": -1, "seq": 1}, "'batch': expected extents"),
+        ({"batch": [], "seq": 1}, "'batch': expected extents"),
+        ({"batch": 1.5, "seq": 1}, "'batch': expected extents"),
+        ({"batch": 1, "seq": "past+1"}, "'seq': the symbol 'past' is not declared"),
+        ({"batch": [*range(9)], "seq": [*range(9)]}, "at most 64 parts, got 81"),
+    ],
+)
+def test_what_is_no_range(ranges: Mapping[str, Any], message: str) -> None:
+    session = glowpy.InferenceSession(parsed(ATTENTION), backend="interpreter")
+    with pytest.raises(glowpy.UserError, match=message):
+        session.prepare(ranges)
+
+
+def test_extents_that_are_all_constants_are_too_many() -> None:
+    session = glowpy.InferenceSession(parsed(CHANNELS), backend="interpreter")
+    with pytest.raises(
+        glowpy.UserError,
+        match=f"at most {MOST_PROGRAMS} extents of 'k', got 600: code is compiled for each: Conv",
+    ):
+        session.prepare(c="1..600", k="1..600")
+    assert session.run(None, ones(x=(1, 3, 8), w=(4, 3, 3)))[0].shape == (1, 4, 6)
+
+
+def test_a_model_without_open_dimensions_is_told_of() -> None:
+    events: list[glowpy.CompileEvent] = []
+    text = "net (float[3] x) => (float[3] y) { y = Relu (x) }"
+    session = glowpy.InferenceSession(parsed(text), on_compile=events.append)
+    assert [(event.model, dict(event.dims)) for event in events] == [("net", {})]
+    session.prepare()
+    session.freeze()
+    assert session.run(None, ones(x=(3,)))[0].tolist() == [1, 1, 1]
+    assert len(events) == 1
+
+
+def test_the_options_of_onnxruntime_prepare() -> None:
+    options = drop_in.SessionOptions()
+    options.add_session_config_entry("glowpy.prepare", "batch=1..2 seq=1..4")
+    options.add_session_config_entry("glowpy.frozen", "1")
+    content = parsed(ATTENTION).SerializeToString()
+    session = drop_in.InferenceSession(content, options)
+    assert session.run(None, ones(x=(2, 4, 8)))[0].shape == (2, 4, 8)
+    with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.InvalidArgument, match="frozen"):
+        session.run(None, ones(x=(2, 5, 8)))
+    options.add_session_config_entry("glowpy.prepare", "batch=1..2")
+    with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.InvalidArgument, match="'seq'"):
+        drop_in.InferenceSession(content, options)
+    options.add_session_config_entry("glowpy.frozen", "yes")
+    with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.InvalidArgument):
+        drop_in.InferenceSession(content, options)
+
+
+def test_the_command_line_fills_the_cache(tmp_path: Path, cache_folder: Path) -> None:
+    del cache_folder
+    path = tmp_path / "net.onnx"
+    onnx.save(parsed(ATTENTION), path)
+    ranges = ["--prepare", "batch=1,2..4", "--prepare", "seq=1..16"]
+    status, said = _run(str(path), *ranges)
+    assert status == 0, said
+    assert "compiled in" in said
+    assert "for batch = 2..4, seq = 1..16: prepare" in said
+    events: list[glowpy.CompileEvent] = []
+    session = glowpy.InferenceSession(path, threads=1, on_compile=events.append)
+    session.prepare(batch=[1, "2..4"], seq="1..16")
+    assert [event.recalled for event in events] == [True, True]
+    status, said = _run(str(path), *ranges, "--json")
+    assert status == 0
+    assert [(e["recalled"], e["dims"]["batch"]) for e in json.loads(said)] == [
+        (True, "1"),
+        (True, "2..4"),
+    ]
+    status, said = _run(str(path), "--prepare", "batch")
+    assert (status, "--prepare: expected DIMENSION=LOW..HIGH, got 'batch'" in said) == (1, True)
+
+
+def _run(*argv: str) -> tuple[int, str]:
+    out = io.StringIO()
+    return run(["run", *argv], io.StringIO(), out), out.getvalue()
