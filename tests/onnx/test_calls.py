@@ -501,3 +501,26 @@ def test_a_number_of_rounds_is_one_number() -> None:
         model = onnx.parser.parse_model(text)
         with pytest.raises(glowpy.UserError, match="expected one integer as the number of rounds"):
             glowpy.load(model, values={"m": np.ones(0 if "[0]" in text else 2, np.int64)})
+
+
+ROW_BY_ROW = """
+net (float[3, 4] x) => (float[3, 4] y)
+<bool t = {1}, int64 n = {3}, int64[1] one = {1}, int64[1] zero = {0}, int64[1] four = {4}>
+{
+    y = Loop (n, t) <
+        body = row (int64[1] i, bool c) => (bool d, float[4] o) {
+            d = Identity (c)
+            e = Add (i, one)
+            s = Slice (x, i, e, zero)
+            o = Reshape (s, four)
+        }
+    >
+}
+"""
+
+
+def test_rows_of_a_loop_are_taken_one_by_one() -> None:
+    """Nothing says while compiling that Slice(x, i, i + 1) has one row; the number of a round may be a vector."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    (y,) = glowpy.InferenceSession(model_of(ROW_BY_ROW)).run(None, {"x": x})
+    np.testing.assert_array_equal(y, x)

@@ -78,6 +78,8 @@ NORMS = [
         outputs=(F, None, None, F),
     ),
     replace(case("SimplifiedLayerNormalization", X, SCALE), domain=""),
+    replace(case("SimplifiedLayerNormalization", X, SCALE, epsion=1.0), domain=""),
+    replace(case("LayerNormalization", X, SCALE, epsion=1.0), domain=""),
     replace(case("SimplifiedLayerNormalization", X, SCALE), domain="", outputs=(F, F)),
     replace(case("SimplifiedLayerNormalization", X, f32(5, 8), axis=1, epsilon=0.1), domain=""),
     replace(case("LayerNormalization", X, SCALE, BIAS), domain="", opset=13),

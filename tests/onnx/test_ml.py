@@ -232,6 +232,16 @@ def test_linear_classifier_with_one_score() -> None:
     assert labels.tolist() == expected(model, [X])[0].tolist()
 
 
+@pytest.mark.parametrize("op_type", ["LinearClassifier", "LinearRegressor"])
+def test_coefficients_after_the_last_row_are_not_read(op_type: str) -> None:
+    """The iris model that comes with onnxruntime has two rows too many."""
+    spare = {"coefficients": [*THREE["coefficients"], 9.0, 8.0, 7.0, 6.0, 5.0, 4.0]}
+    outputs = CLASSIFIED if op_type == "LinearClassifier" else (FLOAT,)
+    attributes = THREE | spare if op_type == "LinearClassifier" else spare | {"targets": 3}
+    model = ml_model(op_type, [X], outputs, **attributes)
+    same(run(model, [X]), expected(model, [X]))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
 def test_linear_regressor(dtype: Any) -> None:
     x = (4 * X).astype(dtype)
@@ -443,11 +453,11 @@ def test_label_encoder(x: Any, attributes: dict[str, Any], wanted: Array) -> Non
         ("Normalizer", {"norm": "L3"}, "attribute 'norm': expected one of MAX, L1, L2, got 'L3'"),
         ("Scaler", {"offset": [1.0, 2.0]}, "expected 1 number or one for each feature"),
         ("Imputer", {"imputed_value_int64s": [1]}, "'imputed_value_floats' is required for f32"),
-        ("LinearRegressor", {"coefficients": [1.0]}, "expected 1 features, got f32"),
+        ("LinearRegressor", {"coefficients": [1.0]}, "expected 1 rows of . numbers, got 1"),
         (
             "LinearRegressor",
             {"coefficients": [1.0], "targets": 2},
-            "expected a multiple of 2, got 1",
+            "expected 2 rows of . numbers, got 1",
         ),
         (
             "SVMRegressor",
@@ -457,7 +467,7 @@ def test_label_encoder(x: Any, attributes: dict[str, Any], wanted: Array) -> Non
         (
             "LinearRegressor",
             {"targets": 1 << 62},
-            "expected a multiple of 4611686018427387904, got 0",
+            "expected 4611686018427387904 rows of . numbers, got 0",
         ),
         ("LabelEncoder", {"keys_floats": [1.0]}, "expected one attribute of values, got none"),
         (

@@ -33,6 +33,7 @@ def _clip_11(n: OnnxNode) -> Value:
     """One clip if both bounds are known floats; integers keep all their bits in bounds that are operands."""
     result = n.value(0)
     for index in (1, 2):
+        n.settle(index)
         if n.has(index) and n.type(index).count != 1:
             raise UserError(f"expected a scalar as input {index}, got {n.type(index)}")
     known = all(not n.has(i) or isinstance(n.value(i), Tensor) for i in (1, 2))

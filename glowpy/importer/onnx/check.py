@@ -9,6 +9,7 @@ from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
 from glowpy.importer.onnx.attributes import unsupported_attributes
+from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.host.node import rule_of
 from glowpy.importer.onnx.order import named_subgraphs, place_of
@@ -54,7 +55,7 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
         own = domain_of(node.domain) in _SCHEMA_DOMAINS
         return f"{_spell(node, opset)} is not supported: ONNX has no such operator" if own else ""
     unknown = [a.name for a in node.attribute if a.name not in schema.attributes]
-    if unknown:
+    if unknown and (domain_of(node.domain), node.op_type) not in UNCHECKED:
         return f"{_spell(node, opset)}: {unsupported_attributes(unknown)}"
     return ""
 

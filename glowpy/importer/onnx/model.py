@@ -62,6 +62,7 @@ from glowpy.importer.onnx.node import (
 from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.rounding import rounded_results
+from glowpy.importer.onnx.settled import settled_results
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.subgraph import undone_on_error
@@ -486,7 +487,10 @@ class _Build:
         whole = next(subgraphs(node), None) is None  # what is in a subgraph is folded by itself
         if whole and all(value is None or isinstance(value, Tensor) for value in inputs):
             folded = self._folded(imported)
-        results = imported(scope) if folded is None else folded
+        results = folded
+        if results is None:
+            results = imported(scope)
+            results = settled_results(scope, inputs, results) if whole else results
         return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
     def _defined(

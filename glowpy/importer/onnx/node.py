@@ -196,6 +196,8 @@ class Scope:
     found: Found = field(default_factory=Found)
     origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
     """What the placeholders of functions that are called stand for; None for what changes from round to round."""
+    settled: set[NodeValue] = field(default_factory=set)
+    """Values that follow from constants alone, and are no tensors: see `settled`."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None
@@ -364,10 +366,17 @@ class OnnxNode(NodeAttributes):
                 f"'{self.proto.input[index]}' must be constant, but is {dims}",
                 symbolic.array.reshape(-1),
             )
+        self.settle(index)
         value = self.value(index)
         if isinstance(value, Tensor):
             return value
         raise value_needed(f"'{self.proto.input[index]}'", value, self.loc, self.scope.origins)
+
+    def settle(self, index: int) -> None:
+        """Makes input `index` a tensor, if it is given and follows from constants alone."""
+        value = self._inputs[index] if self.has(index) else None
+        if isinstance(value, NodeValue) and value in self.scope.settled:
+            self._inputs[index] = evaluate([value])[0]
 
     def known_ints(self, index: int) -> tuple[int, ...]:
         """Input `index`, a known scalar or vector of integers."""

@@ -117,12 +117,15 @@ def _multinomial(n: OnnxNode) -> Value:
 
 @from_onnx("Dropout")
 def _dropout_1(n: OnnxNode) -> tuple[Result, ...]:
-    """Below opset 7 `is_test` said whether the model is trained; exporters that leave it out mean inference."""
+    """Below opset 7 `is_test` said whether the model is trained; exporters that leave it out mean inference.
+
+    What the mask is then is said from opset 12 on only; onnxruntime's is False where nothing is dropped.
+    """
     if n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"):
         value, kept = _dropped(n, Tensor.of(np.array(n.real("ratio", 0.5), np.float32)))
         return value, kept.to(n.type(0).kind).value
     kind = ElemKind.BOOL if n.opset >= 10 else n.type(0).kind
-    return n.value(0), filled(n, n.type(0).with_kind(kind), 1)
+    return n.value(0), filled(n, n.type(0).with_kind(kind), 0 if n.opset >= 7 else 1)
 
 
 @from_onnx("Dropout", since=12)

@@ -441,6 +441,8 @@ def _indices(n: OnnxNode, start: Dim, count: Dim, kept: Dim, mode: str) -> Numbe
 
 @from_onnx("Range", since=11)
 def _range(n: OnnxNode) -> Value:
+    for index in range(3):
+        n.settle(index)
     if any(isinstance(n.any_value(index), NodeValue) for index in range(2)):
         return computed_range(n)
     if any(isinstance(n.any_value(index), SymbolicTensor) for index in range(3)):

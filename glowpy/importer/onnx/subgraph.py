@@ -10,6 +10,7 @@ from dataclasses import replace
 import onnx
 
 from glowpy.core.type import Type
+from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.importer.onnx.node import (
@@ -91,6 +92,8 @@ class Subgraph:
         return item if isinstance(item, SymbolicTensor) else self._value(item, name)
 
     def _value(self, value: Value, name: str) -> Value:
+        if isinstance(value, NodeValue) and value in self.scope.settled and value.type.rank < 2:
+            return evaluate([value])[0]  # whatever a graph reads of it may have to be known
         if isinstance(value, NodeValue) and value.constant is None:
             return self.take(value, name).value
         return value

@@ -131,7 +131,8 @@ def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value |
     """What keeps all queries from keys that input `index` masks, if it is given.
 
     The mask says for each key [batch, keys], or for each query as well [batch, queries, keys], whether it is above 0;
-    or it is the number of keys [batch], which if `starts` may be followed by where they begin [2 * batch].
+    or it is the number of keys [batch], which if `starts` may be followed by where they begin [2 * batch]; then a
+    column [batch or 1, 1] stands for no mask, whatever is in it.
     """
     if not n.has(index):
         return None
@@ -143,6 +144,8 @@ def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value |
         wide = n.operand(reshape(n, mask, (batch, 1, rows, keys)))
         zero = n.operand(full(Type(mask.type.kind, ()), 0), f"{n.name}_zero")
         return _term(n, f.create_lt(n.name, zero, wide).result, type, lowest)
+    if starts and shape in ((batch, 1), (1, 1)):
+        return None
     if shape not in [(batch,), *([(2 * batch,)] if starts else [])]:
         name = n.proto.input[index]
         raise n.unsupported(f"a mask of {mask.type} as input {index} ('{name}') of scores {type}")

@@ -15,9 +15,12 @@ from functools import cache
 
 from onnx import defs
 
-__all__ = ["CONTRIB", "NCHWC", "contrib_schema", "contrib_schemas"]
+__all__ = ["CONTRIB", "NCHWC", "UNCHECKED", "contrib_schema", "contrib_schemas"]
 
 CONTRIB, NCHWC = "com.microsoft", "com.microsoft.nchwc"
+
+UNCHECKED = {("", "LayerNormalization"), ("", "SimplifiedLayerNormalization")}
+"""Operators that may have attributes nobody knows, such as `epsion`: onnxruntime does not look at them."""
 
 _Parameter = defs.OpSchema.FormalParameter
 _Kinds = defs.OpSchema.AttrType

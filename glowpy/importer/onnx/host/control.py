@@ -58,6 +58,7 @@ def _if(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
 def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
     loop_body(n)
     body = n.bodies["body"]
+    ranks = [len(info.type.tensor_type.shape.dim) for info in n.graph("body").input[:2]]
 
     def compute(
         outer: Outer, limit: Array | None, condition: Array | None, *carried: HostValue
@@ -69,7 +70,9 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         state, round = list(carried), 0
         rows: list[list[HostValue]] = []
         while goes_on and (most is None or round < most):
-            kept, *results = body([np.array(round, np.int64), np.array(goes_on), *state], outer)
+            scalars = np.array(round, np.int64), np.array(goes_on)
+            given = [value.reshape((1,) * rank) for value, rank in zip(scalars, ranks, strict=True)]
+            kept, *results = body([*given, *state], outer)
             goes_on = _is_true(kept, "the next condition")
             state = results[: len(state)]
             rows.append(results[len(state) :])

@@ -18,18 +18,25 @@ from glowpy.importer.onnx.ml.scores import (
 )
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import static
 
 __all__: list[str] = []
 
 
 def _scores(n: OnnxNode, number: int) -> NodeValue:
-    """So many scores: products with rows of coefficients, plus the intercepts."""
+    """So many scores: products with rows of coefficients, plus the intercepts.
+
+    A row has as many as there are features; what follows the last row is not read, as in onnxruntime.
+    """
     coefficients: Array = np.array(n.reals("coefficients") or (), np.float32)
-    if number < 1 or not coefficients.size or coefficients.size % number:
+    matrix = rows(n)
+    (width,) = static(matrix.type.shape[1:])
+    if number < 1 or coefficients.size < number * width:
         raise UserError(
-            f"attribute 'coefficients': expected a multiple of {number}, got {coefficients.size}"
+            f"attribute 'coefficients': expected {number} rows of {width} numbers, got {coefficients.size}"
         )
-    return plus(n, product(n, rows(n), coefficients.reshape(number, -1).T), n.reals("intercepts"))
+    used = coefficients[: number * width].reshape(number, width)
+    return plus(n, product(n, matrix, used.T), n.reals("intercepts"))
 
 
 @from_onnx("LinearRegressor", domain=DOMAIN)
