@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from glowpy.importer import load
     from glowpy.operators import OperatorSet
     from glowpy.plugins import register_operators
-    from glowpy.preparation import CompileEvent
     from glowpy.program.function import function
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session import InferenceSession
@@ -48,7 +47,6 @@ __all__ = [
     "Backend",
     "BundleOptions",
     "Checkup",
-    "CompileEvent",
     "CompileOptions",
     "CompiledFunction",
     "Constant",
@@ -110,7 +108,6 @@ _HOMES = {
     "glowpy.importer": ("load",),
     "glowpy.operators": ("OperatorSet",),
     "glowpy.plugins": ("register_operators",),
-    "glowpy.preparation": ("CompileEvent",),
     "glowpy.program.function": ("function",),
     "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session": ("InferenceSession",),

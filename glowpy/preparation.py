@@ -21,7 +21,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, UndecidedError
 from glowpy.support.text import parse_dim, symbol_name
 
-__all__ = ["CompileEvent", "Gate", "Range", "Ranges", "parse_ranges", "prepared"]
+__all__ = ["MOST_PROGRAMS", "CompileEvent", "Gate", "Range", "Ranges", "parse_ranges", "prepared"]
 
 Bounds: TypeAlias = tuple[int, int]
 """The least and the greatest extent."""

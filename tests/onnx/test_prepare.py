@@ -18,7 +18,7 @@ import glowpy
 from glowpy import onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
-from glowpy.preparation import MOST_PROGRAMS
+from glowpy.preparation import MOST_PROGRAMS, CompileEvent
 
 F32 = np.float32
 
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[onnx.ModelProto, Mapping[str, Any], int, Iterable[dict[st
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_prepared_is_not_compiled_later(name: str) -> None:
     model, ranges, programs, feeds = CASES[name]
-    events: list[glowpy.CompileEvent] = []
+    events: list[CompileEvent] = []
     session = glowpy.InferenceSession(model, backend="interpreter", on_compile=events.append)
     session.prepare(ranges)
     assert len(events) == programs
@@ -122,7 +122,7 @@ def test_what_is_prepared_is_not_compiled_later(name: str) -> None:
 
 
 def test_machine_code_is_prepared_once() -> None:
-    events: list[glowpy.CompileEvent] = []
+    events: list[CompileEvent] = []
     session = glowpy.InferenceSession(parsed(ATTENTION), on_compile=events.append)
     for _ in range(2):
         session.prepare(batch="1..4", seq="1..16")
@@ -135,7 +135,7 @@ def test_machine_code_is_prepared_once() -> None:
 
 
 def test_a_call_beyond_is_compiled_for_or_refused() -> None:
-    events: list[glowpy.CompileEvent] = []
+    events: list[CompileEvent] = []
     session = glowpy.InferenceSession(
         parsed(ATTENTION), backend="interpreter", limit=1, on_compile=events.append
     )
@@ -239,7 +239,7 @@ def test_extents_that_are_all_constants_are_too_many() -> None:
 
 
 def test_a_model_without_open_dimensions_is_told_of() -> None:
-    events: list[glowpy.CompileEvent] = []
+    events: list[CompileEvent] = []
     text = "net (float[3] x) => (float[3] y) { y = Relu (x) }"
     session = glowpy.InferenceSession(parsed(text), on_compile=events.append)
     assert [(event.model, dict(event.dims)) for event in events] == [("net", {})]
@@ -275,7 +275,7 @@ def test_the_command_line_fills_the_cache(tmp_path: Path, cache_folder: Path) ->
     assert status == 0, said
     assert "compiled in" in said
     assert "for batch = 2..4, seq = 1..16: prepare" in said
-    events: list[glowpy.CompileEvent] = []
+    events: list[CompileEvent] = []
     session = glowpy.InferenceSession(path, threads=1, on_compile=events.append)
     session.prepare(batch=[1, "2..4"], seq="1..16")
     assert [event.recalled for event in events] == [True, True]
