@@ -177,7 +177,9 @@ def bench(
     twin = machine_code_backend(backend, replace(options, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
-    sources = [Source(model, shapes, constants, name, backend, state) for model in models]
+    sources = [
+        Source(model, shapes, constants, name, backend, state, inputs=inputs) for model in models
+    ]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]
     warn_of_tuning(own)

@@ -84,7 +84,7 @@ def check(
 
 def _print(model: str, result: Checkup) -> None:
     for problem in result.problems:
-        click.echo(problem, err=True)
+        click.echo(problem)
     assumed = ", ".join(f"{name} = {size}" for name, size in result.assumed.items())
     counts = {
         "parameters": result.parameters,

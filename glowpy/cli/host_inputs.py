@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_text
-from glowpy.cli.model import Dims, Shapes, random_array
+from glowpy.cli.model import Dims, Shapes, random_array, say_assumed
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo
 from glowpy.importer.onnx.model import located
 from glowpy.importer.onnx.signature import check_names
+from glowpy.importer.onnx.unsaid import ASSUMED
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import highest
+from glowpy.support.symbolic import Dim, highest
 
 __all__ = ["FILES", "must_be_given", "read_host_inputs"]
 
@@ -57,11 +58,37 @@ def read_host_inputs(
                 feeds[name] = info.value(value)
             except UserError as error:
                 raise located(error, Loc(path or text), "input ") from None
-    rng = np.random.default_rng(seed)
+    rng, sizes = np.random.default_rng(seed), {**_said_by(feeds, known), **dims}
+    assumed: dict[str, None] = {}
     for name, info in known.items():
         if name not in feeds:
-            feeds[name] = _made_up(info, _declared(info, shapes, dims), rng)
+            shape = _declared(info, shapes, sizes)
+            feeds[name] = _made_up(info, [ASSUMED if size is None else size for size in shape], rng)
+            if feeds[name] is not None:
+                assumed |= dict.fromkeys(_open(info, shape))
+    say_assumed(list(assumed))
     return feeds
+
+
+def _said_by(feeds: Mapping[str, Any], infos: Mapping[str, HostInfo]) -> dict[str, Dim]:
+    """What arrays say of symbolic dimensions."""
+    shapes = {name: value.shape for name, value in feeds.items() if isinstance(value, np.ndarray)}
+    return {
+        dim: size
+        for name, shape in shapes.items()
+        for dim, size in zip(infos[name].shape or (), shape, strict=False)
+        if isinstance(dim, str)
+    }
+
+
+def _open(info: HostInfo, shape: Sequence[int | None]) -> list[str]:
+    """The dimensions of an input of which nothing is known, as messages call them."""
+    dims = info.shape if info.shape is not None else (None,) * len(shape)
+    return [
+        dim if isinstance(dim, str) else f"{info.name}[{axis}]"
+        for axis, (dim, size) in enumerate(zip(dims, shape, strict=False))
+        if size is None
+    ]
 
 
 def must_be_given(info: HostInfo) -> bool:
@@ -114,7 +141,7 @@ def _lines(info: HostInfo, path: str, shape: Sequence[int | None]) -> Array:
     return lines.reshape([-1 if size is None else size for size in shape])
 
 
-def _made_up(info: HostInfo, shape: Sequence[int | None], rng: np.random.Generator) -> Any:
+def _made_up(info: HostInfo, shape: Sequence[int], rng: np.random.Generator) -> Any:
     """Random numbers, or an optional without an element."""
     if info.type.startswith("optional"):
         return None
@@ -123,11 +150,4 @@ def _made_up(info: HostInfo, shape: Sequence[int | None], rng: np.random.Generat
             f"input '{info.name}' is of {info.type}, which must be given",
             note=f"--input {info.name}=FILE: {FILES}",
         )
-    whole = tuple(size for size in shape if size is not None)
-    if len(whole) != len(shape):
-        raise UserError(
-            f"input '{info.name}' has no size in every dimension",
-            note=f"--shape {info.name}:{'x'.join('1' if size is None else str(size) for size in shape)},"
-            f" or give it: --input {info.name}=FILE",
-        )
-    return random_array(Type(info.kind, whole), rng).astype(info.dtype)
+    return random_array(Type(info.kind, tuple(shape)), rng).astype(info.dtype)

@@ -28,9 +28,11 @@ from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
+from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.importer.onnx.unsaid import ASSUMED, Unsaid
 from glowpy.recipe import state_ports
-from glowpy.support.errors import LoadError, UserError
+from glowpy.support.errors import Diagnostic, LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, at_extents, symbol, symbols_of
 from glowpy.support.text import parse_dim, symbol_name
@@ -51,6 +53,7 @@ __all__ = [
     "parse_state",
     "random_array",
     "read_inputs",
+    "say_assumed",
     "shape_option",
     "state_option",
 ]
@@ -81,7 +84,7 @@ def shape_option() -> Callable[[F], F]:
         "shapes",
         multiple=True,
         help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. Shapes are the model's by default; "
-        "a symbolic dimension has none.",
+        "a symbolic dimension is 1 unless arrays for inputs say otherwise.",
     )
 
 
@@ -278,10 +281,19 @@ class _OnnxFile:
     shapes: Shapes
     dims: Dims
     state: dict[str, str]
+    assumed: Collection[str] = ()
 
     def build(self) -> Module:
-        """The module."""
-        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
+        """The module. An error says as well what was assumed."""
+        try:
+            return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
+        except (RoundsError, ValueNeededError):
+            raise
+        except UserError as error:
+            if self.assumed:
+                message, note = _assumption(self.assumed)
+                error.diagnostics.append(Diagnostic(message, note=note))
+            raise
 
     @property
     def key(self) -> str:
@@ -295,12 +307,51 @@ def _read_onnx(
     constants: str,
     state: Sequence[str],
     opened: OnnxModel | None = None,
+    inputs: Sequence[str] = (),
 ) -> _OnnxFile:
-    """Raises as `load_model` does."""
+    """Raises as `load_model` does. Says what is assumed of dimensions that neither options nor arrays say."""
     expect_onnx(path, constants)
     model = read_model(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
-    return _OnnxFile(model, bound, dims, parse_state(state, model))
+    pairs = parse_state(state, model)
+    if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
+        return _OnnxFile(model, bound, dims, pairs)
+    unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) if inputs else {})
+    assumed = list(unsaid.summary)
+    say_assumed(assumed)
+    return _OnnxFile(model, *unsaid.said(), pairs, assumed)
+
+
+def say_assumed(names: Collection[str]) -> None:
+    """Says what is assumed of dimensions, if there are any."""
+    if names:
+        click.echo("note: {}; {}".format(*_assumption(names)), err=True)
+
+
+def _assumption(names: Collection[str]) -> tuple[str, str]:
+    """What is assumed of dimensions, and what to do about it, as a message and its note."""
+    named = ", ".join(f"'{name}'" for name in names)
+    first = next(iter(names))
+    example = "INPUT:1x3x224x224" if "[" in first else f"{first}=8, or {first}=1..64 for a range"
+    return (
+        f"{named} {'is' if len(names) == 1 else 'are'} taken to be {ASSUMED}",
+        f"--shape says otherwise: --shape {example}",
+    )
+
+
+def _seen(texts: Sequence[str]) -> Shapes:
+    """The shapes of the arrays that --input names."""
+    return {name: array.shape for name, (array, _) in _given_arrays(texts).items()}
+
+
+def _given_arrays(texts: Sequence[str]) -> dict[str, tuple[Array, str]]:
+    """The arrays that --input names, and their files, by input."""
+    arrays: dict[str, tuple[Array, str]] = {}
+    for text in texts:
+        name, separator, path = text.partition("=")
+        several = {name: read_array(path)} if separator else read_arrays(text)
+        arrays |= {name: (array, path or text) for name, array in several.items()}
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -315,6 +366,7 @@ class Source:
         backend: Whose own operators text may name.
         state: What --state says, for ONNX.
         opened: The model, if it has been read already.
+        inputs: What --input says: arrays whose shapes count where --shape gives none.
     """
 
     path: str
@@ -324,6 +376,7 @@ class Source:
     backend: str
     state: Sequence[str] = ()
     opened: OnnxModel | None = None
+    inputs: Sequence[str] = ()
 
     @cached_property
     def function(self) -> Function:
@@ -356,7 +409,9 @@ class Source:
 
     @cached_property
     def _onnx(self) -> _OnnxFile:
-        return _read_onnx(self.path, self.shapes, self.constants, self.state, self.opened)
+        return _read_onnx(
+            self.path, self.shapes, self.constants, self.state, self.opened, self.inputs
+        )
 
     @cached_property
     def _module(self) -> Module:
@@ -407,13 +462,9 @@ def read_inputs(
     Raises UserError for an unknown input, an unreadable file, an array of another type or shape, and only some of
     the variables that grow together.
     """
-    arrays_by_name: dict[str, Array] = {}
-    sources: dict[str, str] = {}
-    for text in texts:
-        name, separator, path = text.partition("=")
-        arrays = {name: read_array(path)} if separator else read_arrays(text)
-        arrays_by_name.update(arrays)
-        sources.update(dict.fromkeys(arrays, path or text))
+    given = _given_arrays(texts)
+    arrays_by_name = {name: array for name, (array, _) in given.items()}
+    sources = {name: path for name, (_, path) in given.items()}
     known = {port.name: port for port in ports}
     known |= {port.name: Port(port.name, port.placeholder, port.type) for port in state}
     for name, array in arrays_by_name.items():

@@ -184,7 +184,7 @@ def run_model(
         _refuse(state, name)
         run = run_hosted(opened, inputs, shapes, seed, bound, observers, repeat)
     else:
-        source = Source(model, shapes, constants, name, backend, state, opened)
+        source = Source(model, shapes, constants, name, backend, state, opened, inputs)
         try:
             run = _run_compiled(source, inputs, seed, bound, observers, repeat, start)
         except (RoundsError, ValueNeededError) as error:

@@ -7,8 +7,7 @@ imported is left out, and so is what depends on it, and whatever else is wrong i
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,17 +19,15 @@ from glowpy.graph.function import Function, Module
 from glowpy.importer.onnx.model import OnnxModel, build_known, located
 from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.order import subgraphs
-from glowpy.importer.onnx.signature import ValueInfo, bind, computed_dims
+from glowpy.importer.onnx.signature import ValueInfo, bind
 from glowpy.importer.onnx.source import read_source
 from glowpy.importer.onnx.tensor import kind_of
+from glowpy.importer.onnx.unsaid import ASSUMED, Unsaid
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, ceil_div
 
 __all__ = ["SurveyedModel", "read_with_problems"]
-
-_ASSUMED = 1
-"""What a dimension is taken to be that nobody gives a size."""
 
 _OTHER = 2
 """Another size: what is just as wrong with it has nothing to do with what is assumed."""
@@ -69,31 +66,10 @@ class SurveyedModel:
 
         A dump has no shapes but its own.
         """
-        named = dict.fromkeys(self._unbound(shapes, dims), _ASSUMED)
-        unnamed = {
-            f"{info.name}[{axis}]": _ASSUMED
-            for info in self._unnamed(shapes)
-            for axis, dim in enumerate(info.shape or ())
-            if dim is None
-        }
-        return {**named, **unnamed}
+        return self._unsaid(shapes, dims).summary
 
-    def _unbound(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> list[str]:
-        """The symbolic dimensions that neither say, and that follow from no others."""
-        if self.model.source.is_dump:
-            return []
-        bound = _bound(self.inputs, shapes) | dict(dims)
-        symbols = [d for info in self.inputs for d in info.shape or () if isinstance(d, str)]
-        unbound = [name for name in dict.fromkeys(symbols) if name not in bound]
-        plain: dict[str, Dim] = {name: _ASSUMED for name in unbound if name.isidentifier()}
-        computed = computed_dims(unbound, bound | plain)
-        return [name for name in unbound if name in plain or name not in computed]
-
-    def _unnamed(self, shapes: Mapping[str, Shape]) -> list[ValueInfo]:
-        """The inputs with dimensions that have neither a size nor a name, and whose shapes are not given."""
-        return [
-            info for info in self.inputs if None in (info.shape or ()) and info.name not in shapes
-        ]
+    def _unsaid(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> Unsaid:
+        return Unsaid([] if self.model.source.is_dump else self.inputs, shapes, dims)
 
     def build(
         self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
@@ -102,10 +78,11 @@ class SurveyedModel:
 
         What nothing reads, because a node that would is missing, is an output.
         """
-        module, problems = self._build(shapes, dims, _ASSUMED)
-        if problems and self.assumed(shapes, dims):
-            also = self._build(shapes, dims, _OTHER)[1]
-            note = f"this is for {self._options(shapes, dims)}; give the sizes that the model is meant for"
+        unsaid = self._unsaid(shapes, dims)
+        module, problems = self._build(unsaid, ASSUMED)
+        if problems and unsaid.summary:
+            also = self._build(unsaid, _OTHER)[1]
+            note = f"this is for {unsaid.options}; give the sizes that the model is meant for"
             problems = {
                 problem if problem.note or problem in also else replace(problem, note=note): None
                 for problem in problems
@@ -114,67 +91,33 @@ class SurveyedModel:
             _save_all(module.main)
         return module, list(problems)
 
-    def _build(
-        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
-    ) -> tuple[Module | None, dict[Diagnostic, None]]:
+    def _build(self, unsaid: Unsaid, size: int) -> tuple[Module | None, dict[Diagnostic, None]]:
         """The module if what nobody gives a size has this one, and what is wrong, each once."""
         noted = self.model.noted = list(self.noted)
         module = None
         try:
-            module = build_known(self.model, self._types(shapes, dims, size))
+            module = build_known(self.model, self._types(unsaid, size))
         except UserError as error:
             noted.append(error)
         return module, _diagnostics(noted)
 
-    def _types(
-        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
-    ) -> dict[str, Type]:
+    def _types(self, unsaid: Unsaid, size: int) -> dict[str, Type]:
         """The types of all inputs but those without a shape, which are noted."""
-        ranked = [info for info in self.inputs if info.shape is not None or info.name in shapes]
+        ranked = [
+            info for info in self.inputs if info.shape is not None or info.name in unsaid.shapes
+        ]
         for info in self.inputs:
             if info not in ranked:
                 try:
                     bind([info], {}, {})
                 except UserError as error:
                     self.model.note([located(error, Loc(self.model.file))])
-        known = {**dims, **dict.fromkeys(self._unbound(shapes, dims), size)}
-        whole = {**self._whole(shapes, known, size), **shapes}
+        whole, known = unsaid.said(size)
         try:
             types = bind(ranked, whole, known)
         except UserError as error:
             raise located(error, Loc(self.model.file)) from None
         return dict(zip((info.name for info in ranked), types, strict=True))
-
-    def _whole(
-        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], size: int
-    ) -> dict[str, Shape]:
-        """The shapes of inputs with dimensions that have no name."""
-        sizes = _bound(self.inputs, shapes) | dict(dims)
-        return {
-            info.name: tuple(
-                dim if isinstance(dim, int) else sizes.get(dim, size) if dim else size
-                for dim in info.shape or ()
-            )
-            for info in self._unnamed(shapes)
-        }
-
-    def _options(self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]) -> str:
-        """What is assumed, as it would be typed."""
-        named = self._unbound(shapes, dims)
-        texts = [f"{name}={_ASSUMED}" for name in named]
-        whole = self._whole(shapes, {**dims, **dict.fromkeys(named, _ASSUMED)}, _ASSUMED)
-        texts += [f"{name}:{'x'.join(map(str, shape))}" for name, shape in whole.items()]
-        return " ".join(shlex.join(["--shape", text]) for text in texts)
-
-
-def _bound(infos: Sequence[ValueInfo], shapes: Mapping[str, Shape]) -> dict[str, Dim]:
-    """The symbolic dimensions that whole shapes say."""
-    return {
-        dim: size
-        for info in infos
-        for dim, size in zip(info.shape or (), shapes.get(info.name, ()), strict=False)
-        if isinstance(dim, str)
-    }
 
 
 def read_with_problems(model: str | Path | bytes | onnx.ModelProto) -> SurveyedModel:

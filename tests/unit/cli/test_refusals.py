@@ -63,7 +63,10 @@ CASES = [
     ("run missing.glow", "missing.glow: cannot read the file"),
     ("run folder.glow", "folder.glow: cannot read the file"),
     ("run binary.glow", "binary.glow: expected text in UTF-8"),
-    ("run net.txt", "net.txt: expected a file that ends in .onnx or .glow"),
+    (
+        "run net.txt",
+        "net.txt: expected an ONNX model, got the text of a graph of glowpy\nnote: its file",
+    ),
     ("run net.glow --shape x=2", "the shapes of a .glow file are written in it"),
     ("run net.onnx --shape N", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N'"),
     (
@@ -89,7 +92,6 @@ CASES = [
     ),
     ("run net.onnx --shape x=3..2x3", "expected LOW..HIGH with bounds that ascend, got 'x=3..2x3'"),
     ("run net.onnx --shape N=1..", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8"),
-    ("run sum.onnx", "input 'x' has the symbolic dimension 'N', which must be bound"),
     ("run sum.onnx --shape N=1..4 --input x=rows5.npy", "expected 'N' in 1..4, got 5"),
     ("run sum.onnx --shape N=1..4 --input x=rows0.npy", "expected 'N' in 1..4, got 0"),
     (
@@ -104,7 +106,6 @@ CASES = [
         "two.onnx: expected dimensions of at least 0, got f32[N x -N+3]",
     ),
     ("run net.onnx --shape z:2", "no input 'z'"),
-    ("run net.onnx", "symbolic dimension 'N', which must be bound"),
     ("run net.onnx --shape N=1 --constants both.npz", "--constants: an ONNX file has its own"),
     ("run net.glow --function other", "other"),
     ("run net.glow --input x=missing.npy", "missing.npy: cannot read the file"),
