@@ -451,6 +451,9 @@ class Assumptions:
             choices = range(one.low, lows[one.name])
             at = bisect_left(choices, True, key=lambda low: is_equal(lows | {one.name: low}))
             lows[one.name] = one.low + at
+        if any(one.low < one.high == lows[one.name] for one in open_):
+            return False  # nothing would be open between such bounds
+        for one in open_:
             self._bounds[one.name] = lows[one.name], *self._bounds[one.name][1:]
         return True
 

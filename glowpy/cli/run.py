@@ -167,7 +167,6 @@ def run_model(
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
       glowpy run model.onnx --help-model
       glowpy run model.onnx --prepare batch=1..32 --prepare length=1..512
-      glowpy run model.onnx --repeat 20 --json
       glowpy run model.onnx --instrument-debug operands
     """
     if help_model:
