@@ -129,7 +129,7 @@ class Tensor:
         cost: How many computations the elements take: none for an array, or one and those of what it follows from.
     """
 
-    __slots__ = ("_array", "_key", "_pieces", "cost", "type")
+    __slots__ = ("_array", "_key", "_pieces", "_repeats", "cost", "type")
 
     def __init__(self, type: Type, array: Array) -> None:
         _check(type, array)
@@ -138,6 +138,7 @@ class Tensor:
         self._array: Array | None = array
         self._pieces: Pieces | None = None
         self._key: str | Callable[[], str] = ""
+        self._repeats: tuple[bool, ...] | None = None
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
@@ -173,6 +174,7 @@ class Tensor:
         tensor = cls.__new__(cls)
         tensor.type, tensor.cost = type, cost
         tensor._array, tensor._pieces, tensor._key = None, pieces, key
+        tensor._repeats = None
         return tensor
 
     @classmethod
@@ -253,6 +255,13 @@ class Tensor:
         item = array.reshape(-1)[0] if array.size == 1 else array[(0,) * array.ndim]
         return float(item) if self.type.kind.has_fractions else int(item)
 
+    @property
+    def repeats(self) -> tuple[bool, ...]:
+        """Along which dimensions all elements have the same bits, found out once; all of what has no elements."""
+        if self._repeats is None:
+            self._repeats = tuple(_repeats(self.array))
+        return self._repeats
+
     def compact(self) -> Tensor:
         """The same tensor, in the memory of one element where all have the same bits; a deferred one as it is."""
         array = self._array
@@ -281,6 +290,20 @@ class Tensor:
     def equals(self, other: Tensor) -> bool:
         """Bit-for-bit equality of type and elements."""
         return self.type == other.type and self.array.tobytes() == other.array.tobytes()
+
+
+def _repeats(array: Array) -> Iterator[bool]:
+    """Whether elements are the same along each dimension; what is known to be is left out of what follows."""
+    if array.size == 0:
+        yield from (True for _ in array.shape)
+        return
+    bits = array.view(f"u{array.itemsize}")
+    for axis in range(array.ndim):
+        first = bits[(slice(None),) * axis + (slice(1),)]
+        second = bits[(slice(None),) * axis + (slice(1, 2),)]
+        same = bool((first == second).all() and (bits == first).all())
+        bits = first if same else bits
+        yield same
 
 
 def _check(type: Type, array: Array) -> None:

@@ -26,6 +26,7 @@ from glowpy.opt.graph.fold_transpose import FoldTransposePass
 from glowpy.opt.graph.hoist_invariants import HoistInvariantsPass
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
 from glowpy.opt.graph.merge_pad import MergePadPass
+from glowpy.opt.graph.narrow_constants import NarrowConstantsPass
 from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.graph.split_products import SplitProductsPass
 from glowpy.opt.graph.widen_sums import WidenSumsPass
@@ -78,6 +79,7 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
 GRAPH_DEFAULT: tuple[GraphPass, ...] = (
     DcePass(),
     ConstantFoldPass(),
+    NarrowConstantsPass(),
     Rewrites(LOCAL_REWRITES),
     CsePass(),
     WidenSumsPass(),
