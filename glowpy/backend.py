@@ -40,11 +40,23 @@ class CompileOptions:
         verify_each: Verify the graph and the IR after every pass.
         cache: Keep compiled code on disk between processes, where the backend makes any.
         instrument: Call the compiled function's `observer` before and after every instruction.
+        sanitize: Check after every run of instructions that it wrote nothing but its operands, and that results do not
+            depend on other memory: see `glowpy.sanitizer`. Runs many times slower, by code that is otherwise the same.
+
+    Raises UserError for both.
     """
 
     verify_each: bool = False
     cache: bool = True
     instrument: bool = False
+    sanitize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.instrument and self.sanitize:
+            raise UserError(
+                "expected either callbacks around instructions or a sanitizer around runs of them",
+                note="leave out one of instrument and sanitize",
+            )
 
 
 @dataclass(frozen=True)

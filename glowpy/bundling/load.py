@@ -113,11 +113,26 @@ class LoadedNetwork(Executable):
 
         So it does the variables, all of them.
         """
-        mutable = arena[self._start :]
+        return self.execute_in(
+            bindings, arena[self._start :], arena, self.numbers(extents), extents
+        )
+
+    def numbers(self, extents: Extents) -> ctypes.Array[ctypes.c_size_t]:
+        """What the entry point is told the extents of, and says what it found of, in an array."""
+        return self._extents_array(*(extents.get(name, 0) for name in self._symbols))
+
+    def execute_in(
+        self,
+        bindings: Mapping[str, Array],
+        mutable: Array,
+        activations: Array,
+        numbers: ctypes.Array[ctypes.c_size_t],
+        extents: Extents,
+    ) -> Extents:
+        """The same in two areas, with `numbers` of these extents."""
         for place in (*self._inputs, *self._variables):
             np.copyto(place.of(mutable, extents), bindings[place.port.placeholder])
-        numbers = self._extents_array(*(extents.get(name, 0) for name in self._symbols))
-        arguments = [area.ctypes.data for area in (self._constants, mutable, arena)]
+        arguments = [area.ctypes.data for area in (self._constants, mutable, activations)]
         if self._symbols:
             arguments.append(ctypes.addressof(numbers))
         _expect_ok(self.name, self._entry(*arguments))
@@ -144,6 +159,7 @@ class LoadedBundle:
         self._selftest = (
             _function(library, f"{self.name}_selftest", 3) if manifest.selftest else None
         )
+        self._library = library
         self._areas = manifest.mutable, manifest.activations
         self._constants = constants
 
@@ -194,6 +210,20 @@ class LoadedBundle:
         areas = [self._constants, *(aligned_array(size) for size in self._areas)]
         pointers = [area.ctypes.data for area in areas]
         _expect_ok(f"{self.name}_selftest", self._selftest(*pointers))
+
+    def hooks(self) -> ctypes.Array[ctypes.c_void_p]:
+        """The variable of a sanitized bundle that points to what is called before and after every run."""
+        return (ctypes.c_void_p * 2).in_dll(self._library, f"{self.name}_hooks")
+
+    @property
+    def area_sizes(self) -> tuple[int, int]:
+        """Bytes of the mutable area and of the activations."""
+        return self._areas
+
+    @property
+    def constants(self) -> Array:
+        """All weights, as they lie in memory."""
+        return self._constants
 
     @property
     def _only(self) -> LoadedNetwork:

@@ -20,6 +20,7 @@ from glowpy.backends.cpu.bundle.example import (
 )
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.make import random_inputs, run_in
+from glowpy.bundling.sanitize import run_sanitized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
@@ -60,13 +61,17 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """What running a bundle's example has shown. `seconds` is the time of building and running, by build."""
+    """What running a bundle's example has shown.
+
+    `seconds` is the time of building and running, by build. `sanitized` is the number of runs that a sanitizer watched.
+    """
 
     name: str
     target: str
     selftest: bool
     checks: tuple[OutputCheck, ...]
     seconds: Mapping[str, float]
+    sanitized: int = 0
 
     @property
     def passed(self) -> bool:
@@ -78,14 +83,16 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     """Builds and runs the example of the bundle in a folder, and compares it with the interpreter.
 
     The example gets random inputs: where there are symbols, for the highest extents, the lowest, and the mean of both.
-    The interpreter runs the bundle's own IR on the weights that the example writes out.
+    The interpreter runs the bundle's own IR on the weights that the example writes out. A bundle made with
+    `--sanitize` runs in this process as well, watched by `glowpy.sanitizer`.
 
     Args:
         directory: The bundle's folder.
         seed: Of the random inputs.
         system: Whether compilers of the system may be taken; zig builds for every target.
 
-    Raises MissingToolError where the machine cannot build or run it, LoadError if there is no whole bundle, UserError
+    Raises InternalError for an access to memory that the sanitizer finds, MissingToolError where the machine cannot
+    build or run it, LoadError if there is no whole bundle, UserError
     for an example that does not compile or that fails.
     """
     stored = read_bundle(Path(directory))
@@ -117,8 +124,9 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
                     for port in ports
                 ]
             start = time.perf_counter()
+    watched = run_sanitized(directory, seed) if stored.options.sanitize else 0
     return Verification(
-        stored.name, stored.triple, stored.options.selftest > 0, tuple(checks), seconds
+        stored.name, stored.triple, stored.options.selftest > 0, tuple(checks), seconds, watched
     )
 
 

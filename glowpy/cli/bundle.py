@@ -76,6 +76,11 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
 )
 @click.option("--selftest", default=0, metavar="N", help="Embed N runs and their results.")
 @click.option("--guard", is_flag=True, help="Report overruns of the activations.")
+@click.option(
+    "--sanitize",
+    is_flag=True,
+    help="Let `glowpy verify` watch every access to memory; needs --emit shared.",
+)
 @click.option("--debug", is_flag=True, help="Debug information: the IR is the source.")
 @click.option("--instrument-ir", is_flag=True, help="Call back around every instruction.")
 @click.option("--instrument-debug", is_flag=True, help="Write every operand to a file.")

@@ -123,6 +123,11 @@ _STEPS = 16
     help="Write every operand of every instruction to .npy files there.",
 )
 @click.option(
+    "--sanitize",
+    is_flag=True,
+    help="Check after every run of instructions that nothing else was touched.",
+)
+@click.option(
     "--debug",
     type=OutputFolder(),
     help="Make debug information; the IR gdb shows is written to that folder.",
@@ -153,6 +158,7 @@ def run_model(
     repeat: int,
     instrument_ir: bool,
     operand_folder: Path | None,
+    sanitize: bool,
     as_json: bool,
     **rest: Any,
 ) -> None:
@@ -179,18 +185,19 @@ def run_model(
         return
     opened = open_onnx(model, constants)
     observers = _observers(instrument_ir, operand_folder)
+    options = CompileOptions(instrument=bool(observers), sanitize=sanitize)
     if isinstance(opened, HostModel):
         _refuse(state, name)
-        run = run_hosted(opened, inputs, shapes, seed, bound, observers, repeat)
+        run = run_hosted(opened, inputs, shapes, seed, bound, observers, options, repeat)
     else:
         source = Source(model, shapes, constants, name, backend, state, opened, inputs)
         try:
-            run = _run_compiled(source, inputs, seed, bound, observers, repeat, start)
+            run = _run_compiled(source, inputs, seed, bound, observers, options, repeat, start)
         except (RoundsError, ValueNeededError) as error:
             if opened is None or state:
                 raise
             by_session = by_rounds(opened, error)
-            run = run_hosted(by_session, inputs, shapes, seed, bound, observers, repeat)
+            run = run_hosted(by_session, inputs, shapes, seed, bound, observers, options, repeat)
     tuned = tuning_of(bound)
     report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
     report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
@@ -243,12 +250,13 @@ def _run_compiled(
     seed: int,
     backend: Backend,
     observers: list[Observer],
+    options: CompileOptions,
     repeat: int,
     start: float,
 ) -> Run:
     """Runs a network of numbers; `start` is when the command began."""
     read = partial(read_inputs, inputs, seed=seed)
-    compiled, feeds, begun = _compiled(source, backend, bool(observers), read)
+    compiled, feeds, begun = _compiled(source, backend, options, read)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
@@ -270,7 +278,7 @@ def _run_compiled(
 def _compiled(
     source: Source,
     backend: Backend,
-    instrument: bool,
+    options: CompileOptions,
     read: Callable[..., dict[str, Array]],
 ) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
     """What to run, what to run it on, and how far each stage was when it began.
@@ -283,7 +291,6 @@ def _compiled(
         feeds.update(read(source.ports, model=source.path, state=source.state_ports))
         return source.function
 
-    options = CompileOptions(instrument=instrument)
     with progress(f"compiling {source.path}") as begun:
         compiled = compile_or_recall(source.key, build, backend, options)
     if "recall" in begun:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.backend import Backend
+from glowpy.backend import Backend, CompileOptions
 from glowpy.cli.host_inputs import read_host_inputs
 from glowpy.cli.model import parse_shapes
 from glowpy.cli.observers import Observers
@@ -30,6 +30,7 @@ def run_hosted(
     seed: int,
     backend: Backend,
     observers: Sequence[Observer],
+    options: CompileOptions,
     repeat: int,
 ) -> Run:
     """Runs a model. The arguments are those of `glowpy run`.
@@ -41,7 +42,7 @@ def run_hosted(
     names = [info.name for info in model.outputs]
     observer = Observers(observers) if observers else None
     seconds = []
-    with InferenceSession(model, backend=backend, observer=observer) as session:
+    with InferenceSession(model, backend=backend, options=options, observer=observer) as session:
         with progress(f"compiling {model.file}") as begun:
             outputs = session.run(names, feeds)
         compile_seconds = time.perf_counter() - start

@@ -26,7 +26,8 @@ def verify(directory: Path, seed: int, zig: bool, as_json: bool) -> None:
     """Builds the example of the bundle in DIRECTORY, runs it, and compares its outputs with the interpreter's.
 
     Foreign programs run under QEMU's user mode or Node. On this machine the example runs once more with the
-    compiler's checks for memory errors and undefined behaviour, if it has them.
+    compiler's checks for memory errors and undefined behaviour, if it has them. A bundle made with --sanitize
+    is watched as well, run by run of its instructions, at the lowest and highest extents, 1, 2 and random ones.
 
     Exits with 1 if an output is wrong or the example fails, with 3 if a compiler or emulator is missing.
 
@@ -68,6 +69,8 @@ def _print(verification: Verification) -> None:
         columns.remove("extents")
         rows = [[*row[:3], *row[4:]] for row in rows]
     print_table(f"{verification.name} for {verification.target}", columns, rows)
+    if verification.sanitized:
+        click.echo(f"sanitized in {verification.sanitized} runs: every access was to operands")
     if verification.selftest:
         click.echo("the self-test passed")
     for build, seconds in verification.seconds.items():

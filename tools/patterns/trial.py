@@ -32,7 +32,15 @@ from glowpy.support.symbolic import Dim, symbol
 from tools.patterns.judge import judged
 from tools.patterns.network import Network
 
-__all__ = ["DisagreementError", "Judgement", "RandomChooser", "compare", "run_trial"]
+__all__ = [
+    "DisagreementError",
+    "Judgement",
+    "RandomChooser",
+    "backend_for",
+    "compare",
+    "eager",
+    "run_trial",
+]
 
 W = TypeVar("W")
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -79,6 +87,11 @@ def _backend(seed: int) -> tuple[str, Callable[[int], CpuBackend]]:
     )
 
 
+def backend_for(seed: int) -> CpuBackend:
+    """One of the ways in which the compiler may go about a network, with one thread."""
+    return _backend(seed)[1](1)
+
+
 def _compiled(
     model: onnx.ModelProto,
     dims: Mapping[str, Dim],
@@ -93,7 +106,7 @@ def _compiled(
     changed: Counter[str] = Counter()
     ctx.after_pass = lambda name, f, did: changed.update([name] * did)
     stages = compilation(glowpy.load(model, dims=dims), backend, options, ctx=ctx)
-    with _eager():
+    with eager():
         program = stages.program
     counts.update(set(changed) | {name for name, count in ctx.applied.items() if count})
     counts.update({inst.SCHEMA.mnemonic for inst in program.ir.instructions})
@@ -101,7 +114,7 @@ def _compiled(
 
 
 @contextmanager
-def _eager() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Has small networks computed in ways that are worth it for large ones: Strassen's algorithm, and bands of rows."""
     with (
         patch.object(pack_products, "WORTH_TRYING", math.inf),

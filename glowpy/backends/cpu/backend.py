@@ -60,6 +60,7 @@ from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
+from glowpy.sanitizer import Runs, SanitizedFunction
 from glowpy.support.cache import Key, read, write
 from glowpy.support.cores import processor_name
 from glowpy.support.errors import UserError
@@ -221,7 +222,8 @@ class CpuBackend(Backend):
             debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
         entry = EntryOptions(
             bound=True,
-            instrument="table" if options.instrument else "",
+            instrument="table" if options.instrument or options.sanitize else "",
+            runs=options.sanitize,
             parallel=True,
             timed=counter_of(self.target, settings.timed),
         )
@@ -255,16 +257,19 @@ class CpuBackend(Backend):
             small_constants(block, program.constants),
             tuple(objects),
         )
-        instrumented = program.ir if options.instrument else None
+        instrumented = program.ir if options.instrument or options.sanitize else None
         workers = self._shared_workers(use_cache=options.cache)
         timed = program.ir if settings.timed else None
-        return JitFunction(image, weights, code, workers, instrumented, timed, settings.timed)
+        function = JitFunction(image, weights, code, workers, instrumented, timed, settings.timed)
+        if options.sanitize:
+            return SanitizedFunction(function, function, Runs(program, stacked=True))
+        return function
 
     def remembers(self, options: CompileOptions) -> bool:
         """Where there is a cache, unless code comes with files beside it, tells what it does, or was tuned."""
         settings = self.options
         told = settings.debug, settings.perf_map, settings.jitdump, settings.timed
-        special = options.instrument or any(told) or settings.tune is not None
+        special = options.instrument or options.sanitize or any(told) or settings.tune is not None
         return type(self) is CpuBackend and options.cache and not special
 
     def remember(self, key: str, function: CompiledFunction) -> None:

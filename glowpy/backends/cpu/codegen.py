@@ -129,7 +129,7 @@ def _network_texts(
         shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
         own_lines = instruction_lines(*lines[one.ir.name])
         stacked = runs(one.ir)
-        if options.instrument:
+        if options.instrument and not options.runs:
             stacked = [[inst] for run in stacked for inst in run]
         calls = list(_calls(module, name, one, kernels, stacked, own_lines, symbols, shared))
         if one is program:
@@ -181,7 +181,7 @@ def _calls(
         function = module.function(
             body, inline=_is_inlined(run), work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
-        yield Call(function, tuple(body.memories), run[0], lines[run[0]], body.units)
+        yield Call(function, tuple(body.memories), tuple(run), lines[run[0]], body.units)
 
 
 def _stack_context(

@@ -45,11 +45,12 @@ from glowpy.backends.cpu.tasks import (
     prepare_tasks,
     task_call,
 )
-from glowpy.ir.inst import Instruction
+from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.plan import ALIGNMENT, Slot
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.writer import ModuleWriter
+from glowpy.sanitizer import in_memory
 from glowpy.support.symbolic import Dim, Symbol
 
 __all__ = [
@@ -80,6 +81,8 @@ class EntryOptions:
         guard: `NAME` surrounds the activations with canaries; the area it is given is larger by twice GUARD_BYTES.
         instrument: Callbacks before and after every instruction: in the table, or the functions BUNDLE_before and
             BUNDLE_after.
+        runs: The callbacks are around runs of instructions, which are computed as ever, and are told of those operands
+            that are in memory.
         bundle: The name those begin with.
         parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
         timed: What stamps are of; empty for none. What other functions of the network do has none.
@@ -89,6 +92,7 @@ class EntryOptions:
     checks: bool = False
     guard: bool = False
     instrument: Instrument = ""
+    runs: bool = False
     bundle: str = ""
     parallel: bool = False
     timed: Counter = ""
@@ -150,7 +154,7 @@ def _body(
     numbered = enumerate(program.ir.instructions, first_index)
     indices = {inst: index for index, inst in numbered if inst in lines}
     texts = [_bound(program, module, name, calls, options, symbols, head, indices)]
-    if options.instrument == "symbols":
+    if options.instrument == "symbols" and not options.runs:
         texts += descriptions(name, lines, indices)
     return texts
 
@@ -240,6 +244,7 @@ def _bound(
         slots += PARALLEL_SLOTS
     if options.instrument:
         callbacks = Callbacks(module, options.instrument, options.bundle, name, slots, indices)
+        callbacks.most = max((len(_told(call, program, options)) for call in calls), default=0)
         lines += callbacks.prepare()
         slots += 2 * (options.instrument == "table")
     if options.timed:
@@ -255,7 +260,8 @@ def _bound(
         if callbacks is None:
             lines.append(text)
         else:
-            operands = [addresses.pointer(ref.value) for ref in call.inst.operands]
+            told = _told(call, program, options)
+            operands = [addresses.pointer(ref.value) for ref in told]
             lines += callbacks.around(call.inst, operands, text, where, addresses.number)
         if options.timed:
             lines += _stamp(module, options.timed, indices[call.inst] + 1)
@@ -263,6 +269,11 @@ def _bound(
     start = f"{head[0]}({areas}) {head[1]}{module.attributes}"
     body = "".join(f"{line}\n" for line in lines)
     return f"{start}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
+
+
+def _told(call: Call, program: Program, options: EntryOptions) -> Sequence[OperandRef]:
+    """The operands that the callbacks around a call are told of."""
+    return in_memory(call.run, program.plan.registers) if options.runs else call.inst.operands
 
 
 def _stamps(module: ModuleWriter, counter: Counter, slot: int) -> list[str]:

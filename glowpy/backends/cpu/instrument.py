@@ -2,6 +2,7 @@
 
 - In JIT code the callbacks are the two last pointers of the table, and take the index of the instruction.
 - In a bundle they are functions the user defines, NAME_before and NAME_after; they take a description.
+- In a sanitized bundle they are what the variable NAME_hooks points to, and take the index of the instruction.
 
 An instrumented network is not stacked: every instruction is computed by itself, and every result is in memory.
 """
@@ -29,8 +30,8 @@ __all__ = [
     "string_constant",
 ]
 
-Instrument = Literal["", "table", "symbols"]
-"""No instrumentation, callbacks in the table, or callbacks that are functions of the user's."""
+Instrument = Literal["", "table", "symbols", "hooks"]
+"""No instrumentation, callbacks in the table, functions of the user's, or those that a variable of the bundle has."""
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
 """How C code tells element kinds apart."""
@@ -72,6 +73,7 @@ class Callbacks:
         network: The network's name, which begins the names of the descriptions.
         slot: Where in the table the callbacks are, for `table`.
         indices: Where each instruction stands in the program.
+        most: The largest number of operands that a callback is told of.
     """
 
     module: ModuleWriter
@@ -80,18 +82,22 @@ class Callbacks:
     network: str
     slot: int
     indices: Mapping[Instruction, int]
+    most: int = 0
 
     def prepare(self) -> list[str]:
         """What the network's function begins with."""
         dim = self.module.dim
-        most = max((len(inst.operands) for inst in self.indices), default=0)
-        lines = [f"  %operands = alloca [{max(most, 16)} x ptr]"]
+        lines = [f"  %operands = alloca [{max(self.most, 16)} x ptr]"]
         if self.instrument == "table":
             for offset, name in enumerate(("before", "after")):
                 lines.append(
                     f"  %{name}.slot = getelementptr inbounds ptr, ptr %table, {dim} {self.slot + offset}"
                 )
                 lines.append(f"  %{name} = load ptr, ptr %{name}.slot")
+        elif self.instrument == "hooks":
+            for place, name in enumerate(("before", "after")):
+                hook = f"getelementptr inbounds ([2 x ptr], ptr @{self.bundle}_hooks, i32 0, i32 {place})"
+                lines.append(f"  %{name} = load ptr, ptr {hook}")
         else:
             for name in ("before", "after"):
                 self.module.declare(f"{self.bundle}_{name}", "void", ["ptr", "ptr"], external=True)
@@ -126,7 +132,7 @@ class Callbacks:
         for name in ("before", "after"):
             if name == "after":
                 lines.append(call)
-            if self.instrument == "table":
+            if self.instrument != "symbols":
                 lines.append(f"  call void %{name}(i32 {index}, ptr %operands){where}")
             else:
                 lines.append(

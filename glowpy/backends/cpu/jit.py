@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
+from glowpy.sanitizer import Moment, Watch
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
 
@@ -35,7 +36,6 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes
 _MAX_PROGRAMS = 8
 """For so many extents, instructions with these are kept."""
 
-Moment = Literal["before", "after"]
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
 
@@ -70,7 +70,7 @@ class JitFunction(CompiledFunction):
         timed: IRFunction | None = None,
         clock: Timed = "",
     ) -> None:
-        """`instrumented` is the program whose instructions observers are told of; None where the code calls none.
+        """`instrumented` is the program whose instructions observers, or a watch, are told of; None where none are.
 
         `timed` is the program whose instructions have stamps, and `clock` what they are of.
         """
@@ -136,6 +136,16 @@ class JitFunction(CompiledFunction):
         ]
         return self._call(addresses, arena, extents)
 
+    def execute_watched(
+        self, bindings: Mapping[str, Array], arena: Array, extents: Extents, watch: Watch
+    ) -> Extents:
+        """The same, of code that calls around each of its runs, which `watch` sees."""
+        self._observed.watch = watch
+        try:
+            return self.execute(bindings, arena, extents)
+        finally:
+            self._observed.watch = None
+
     def _call(self, addresses: list[int], arena: Array, extents: Extents) -> Extents:
         numbers = self._no_numbers
         if self._lowest:
@@ -184,11 +194,16 @@ class JitFunction(CompiledFunction):
         """C functions that hand an instruction and its operands to the observer."""
 
         def callback(moment: Moment) -> Callable[..., object]:
-            def call(index: int, addresses: ctypes.c_void_p) -> None:
+            def call(index: int, addresses: int) -> None:
                 run: _ObservedRun = self._observed.run
-                if self.observer is None or run.failure is not None:
+                watch: Watch | None = getattr(self._observed, "watch", None)
+                if (self.observer is None and watch is None) or run.failure is not None:
                     return
                 try:
+                    if watch is not None:
+                        watch.see(moment, index, addresses, run.instructions())
+                        return
+                    assert self.observer is not None
                     inst = run.instructions()[index]
                     pointers = ctypes.cast(addresses, ctypes.POINTER(ctypes.c_void_p))
                     operands = {

@@ -22,7 +22,7 @@ PARALLEL_SLOTS = 2
 
 @dataclass(frozen=True)
 class Call:
-    """One call the network makes: a function, the memory it works on, its first instruction, that one's line.
+    """One call the network makes: a function, the memory it works on, its instructions, the line of the first one.
 
     A function of more than one unit of work takes, after its memory, the first unit to compute, and the one after the
     last.
@@ -30,9 +30,14 @@ class Call:
 
     function: str
     memories: tuple[Value, ...]
-    inst: Instruction
+    run: tuple[Instruction, ...]
     line: int
     units: Dim = 1
+
+    @property
+    def inst(self) -> Instruction:
+        """Its first instruction."""
+        return self.run[0]
 
     @property
     def is_cut(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import ClassVar, final
 
 import numpy as np
@@ -13,7 +15,7 @@ from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.extents import Extents
 from glowpy.core.schema import Access, Trait
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array, Tensor, address_of
 from glowpy.executable import CompiledFunction, Observer, aligned_array, elements_at, part_of
 from glowpy.ir.calls import branch_call, loop_call
 from glowpy.ir.inst import Instruction
@@ -21,6 +23,7 @@ from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst, IfIns
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.operators import operator_sets
+from glowpy.sanitizer import Runs, SanitizedFunction, Watch
 from glowpy.support.symbolic import static, symbols_of
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
@@ -52,7 +55,10 @@ class InterpreterBackend(Backend):
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Nothing to do but to keep the program."""
-        return InterpretedFunction(program, instrumented=options.instrument)
+        function = InterpretedFunction(program, instrumented=options.instrument)
+        if options.sanitize:
+            return SanitizedFunction(function, function, Runs(program, stacked=False))
+        return function
 
 
 @final
@@ -68,16 +74,35 @@ class InterpretedFunction(CompiledFunction):
         super().__init__(program.inputs, program.outputs, program.plan.peak, program.state)
         self.program = replace(program, constants=constants)
         self._instrumented = instrumented
-        every = (*program.callees, program)
-        self._codes = {one.ir.name: _Code.of(one, constants) for one in every}
+        every = (program, *program.callees)
+        counts = accumulate((len(one.ir.instructions) for one in every), initial=0)
+        self._codes = {
+            one.ir.name: _Code.of(one, constants, first)
+            for one, first in zip(every, counts, strict=False)
+        }
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Runs every instruction in order, of the program for these extents.
 
         What is not found yet is taken for the highest until it is: then the program is that for what was found.
         """
+        return self._walk(bindings, arena, extents)
+
+    def execute_watched(
+        self, bindings: Mapping[str, Array], arena: Array, extents: Extents, watch: Watch
+    ) -> Extents:
+        """The same, where `watch` sees every instruction."""
+        return self._walk(bindings, arena, extents, watch)
+
+    def _walk(
+        self,
+        bindings: Mapping[str, Array],
+        arena: Array,
+        extents: Extents,
+        watch: Watch | None = None,
+    ) -> Extents:
         observer = self.observer if self._instrumented else None
-        walk = _Walk(self._codes, observer)
+        walk = _Walk(self._codes, observer, watch)
         with np.errstate(all="ignore"):
             current = walk.run(self.program.ir.name, bindings, arena, extents)
         return {name: n for name, n in current.items() if name not in extents}
@@ -85,16 +110,20 @@ class InterpretedFunction(CompiledFunction):
 
 @dataclass(frozen=True)
 class _Code:
-    """One function of a program: where its buffers are in its frame, and its instructions for some extents."""
+    """One function of a program: where its buffers are in its frame, and its instructions for some extents.
+
+    Its instructions are numbered after those of the functions before it.
+    """
 
     ir: IRFunction
     constants: Mapping[str, Tensor]
     offsets: Mapping[str, int]
     highest: Mapping[str, int]
+    first_index: int
     at: Callable[[tuple[tuple[str, int], ...]], IRFunction]
 
     @classmethod
-    def of(cls, program: Program, constants: Mapping[str, Tensor]) -> _Code:
+    def of(cls, program: Program, constants: Mapping[str, Tensor], first_index: int) -> _Code:
         symbols = program.ir.symbols
 
         @lru_cache(maxsize=_MAX_PROGRAMS)
@@ -103,7 +132,7 @@ class _Code:
 
         offsets = {slot.name: slot.start for slot in program.plan.activations.slots}
         highest = {name: symbols[name].high for name in program.ir.found}
-        return cls(program.ir, constants, offsets, highest, at)
+        return cls(program.ir, constants, offsets, highest, first_index, at)
 
 
 @dataclass(frozen=True)
@@ -112,6 +141,7 @@ class _Walk:
 
     codes: Mapping[str, _Code]
     observer: Observer | None
+    watch: Watch | None
 
     def run(
         self, name: str, bindings: Mapping[str, Array], frame: Array, extents: Extents
@@ -127,13 +157,35 @@ class _Walk:
             if inst.has(Trait.MEMORY):
                 continue
             tensors = [memory.tensor(ref.value) for ref in inst.operands]
-            self._step(inst, tensors, current)
+            with self._watched(code.first_index + index, memory, inst, tensors, current):
+                self._step(inst, tensors, current)
             if isinstance(symbolic, DefineInst):
                 symbols = symbols_of(symbolic.symbols).values()
                 numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
                 current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
                 ir = code.at(tuple(current.items()))
         return current
+
+    @contextmanager
+    def _watched(
+        self,
+        index: int,
+        memory: _Memory,
+        inst: Instruction,
+        tensors: list[Tensor],
+        extents: Extents,
+    ) -> Iterator[None]:
+        """Tells the watch, if there is one, of an instruction before it and after it."""
+        watch = self.watch
+        if watch is None:
+            yield
+            return
+        pairs = zip(inst.operands, tensors, strict=True)
+        addresses = [address_of(t.array) for ref, t in pairs if not memory.keeps(ref.value)]
+        instructions = watch.runs.instructions(extents)
+        watch.before(index, addresses, instructions)
+        yield
+        watch.after(index, addresses, instructions)
 
     def _step(self, inst: Instruction, tensors: list[Tensor], extents: Extents) -> None:
         named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
@@ -189,6 +241,10 @@ class _Memory:
             self._registers[inst.value.name] = aligned_array(inst.value.type.room)
         elif isinstance(inst, DeallocInst):
             self._registers.pop(inst.buffer.name, None)
+
+    def keeps(self, value: Value) -> bool:
+        """Whether a value is in no place of the plan."""
+        return value.base.name in self._registers
 
     def tensor(self, value: Value) -> Tensor:
         """A value, in memory."""

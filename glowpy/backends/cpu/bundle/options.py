@@ -27,6 +27,8 @@ class BundleOptions:
         weights: In a file to load, inside the object, or as a header to include.
         selftest: Number of golden runs in `NAME_selftest`; 0 for none.
         guard: Surround the activations with canaries and report overruns.
+        sanitize: Call what the variable NAME_hooks points to before and after every run of instructions, so that
+            `glowpy verify` finds accesses outside their operands. Shared libraries only.
         debug: Debug information: the IR is the source file.
         instrument: `ir` calls NAME_before and NAME_after, which the user defines, around every instruction;
             `debug` comes with definitions that write every operand to a file.
@@ -47,6 +49,7 @@ class BundleOptions:
     weights: WeightsPlace = "file"
     selftest: int = 0
     guard: bool = False
+    sanitize: bool = False
     debug: bool = False
     instrument: InstrumentKind = ""
     parallel: bool = False
@@ -69,6 +72,15 @@ class BundleOptions:
                 raise UserError(f"--{option}: expected one of {', '.join(choices)}, got '{value}'")
         if min(self.selftest, self.max_ram or 0, self.max_flash or 0) < 0:
             raise UserError("expected counts and limits of at least 0")
+        if self.sanitize and self.emit != "shared":
+            raise UserError(
+                f"--sanitize: expected a shared library, which glowpy loads and watches, got '{self.emit}'",
+                note="add --emit shared",
+            )
+        if self.sanitize and (self.guard or self.instrument or self.parallel):
+            raise UserError(
+                "--sanitize: expected none of --guard, --parallel and --instrument beside it"
+            )
         if self.emit in ("asm", "llvm") and self.weights == "embedded":
             raise UserError(
                 f"--emit {self.emit}: a text cannot hold the weights",

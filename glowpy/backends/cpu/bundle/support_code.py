@@ -61,6 +61,8 @@ def support_texts(
     texts = list(_check_weights(layout, options, module))
     if options.weights == "embedded":
         texts += _weights(layout, options)
+    if options.sanitize:
+        texts += _hooks(options, module)
     if options.selftest:
         texts += _selftest(layout, options, module, golden)
     if options.api == "dynamic":
@@ -87,6 +89,13 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
         f"  %status = select i1 %same, i32 0, i32 {Status.CORRUPT_WEIGHTS:d}\n"
         "  ret i32 %status\n}"
     )
+
+
+def _hooks(options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
+    """What is called before and after each run of instructions: nothing, until whoever watches says what."""
+    own = f"{options.name}_unwatched"
+    yield f"define internal void @{own}(i32 %index, ptr %operands) {module.attributes} {{\n  ret void\n}}"
+    yield f"@{options.name}_hooks = global [2 x ptr] [ptr @{own}, ptr @{own}]"
 
 
 def _weights(layout: Layout, options: BundleOptions) -> Iterator[str]:

@@ -185,7 +185,8 @@ def _files(
         EntryOptions(
             checks=options.guard or not target.machine.small,
             guard=options.guard,
-            instrument="symbols" if options.instrument else "",
+            instrument="hooks" if options.sanitize else "symbols" if options.instrument else "",
+            runs=options.sanitize,
             bundle=name,
             parallel=options.parallel,
         ),

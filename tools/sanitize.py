@@ -1,0 +1,213 @@
+"""Random networks with open extents under the sanitizer: `python -m tools.sanitize [--count N] [--bundles N]`.
+
+Each network, of `tools.patterns` or of the tests' own generators, is compiled for ranges of its extents by the
+interpreter and the CPU backend, and some become bundles. All run at the lowest extents, at 1, at 2, at random ones
+and at the highest, while `glowpy.sanitizer` watches every run of instructions. What touches memory outside its
+operands is printed with the network's seed, and so is what ends the process: networks run in processes of their own,
+some at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+import glowpy
+from glowpy.backend import Backend, CompileOptions
+from glowpy.bundling.make import random_inputs
+from glowpy.bundling.sanitize import extents_to_try, load_sanitized
+from glowpy.core.extents import symbols_of_types
+from glowpy.core.tensor import Array
+from glowpy.executable import Executable
+from glowpy.graph.function import Module
+from glowpy.support.errors import GlowError, UserError
+from glowpy.support.symbolic import symbol
+from tests.unit.networks import SearchingNetwork, SymbolicNetwork
+from tests.unit.open_networks import OpenNetwork
+from tools.patterns.__main__ import PATTERNS
+from tools.patterns.network import Network
+from tools.patterns.trial import backend_for, eager
+
+_CHUNK = 40
+"""So many networks run in a process: LLVM keeps some memory for each."""
+
+_TOLERANCE = 2e-3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to compile, in words and as a function that builds it anew."""
+
+    name: str
+    build: Callable[[], Module]
+
+
+def subject_of(seed: int) -> Subject:
+    """The network of a seed: of every pattern and every generator of the tests in turns."""
+    patterns, turn = sorted(PATTERNS), seed // 2
+    if seed % 2:
+        name = patterns[turn % len(patterns)]
+        return Subject(f"{name} {seed}", lambda: _pattern(name, seed))
+    cls = _GENERATORS[turn % len(_GENERATORS)]
+    return Subject(f"{cls.__name__} {seed}", lambda: cls(random.Random(seed), _SIZE).module)
+
+
+_GENERATORS: tuple[type[SymbolicNetwork], ...] = (
+    *(OpenNetwork, OpenNetwork, OpenNetwork, SymbolicNetwork, SearchingNetwork),
+)
+_SIZE = 12
+"""Nodes of a network of these, at most."""
+
+
+def _pattern(name: str, seed: int) -> Module:
+    """The network of a pattern, whose extents are open from 1 on, or else between the two that it knows of."""
+    network = Network(random.Random(f"{name} {seed}"))
+    network.is_open = True
+    PATTERNS[name](network)
+    model = network.model()
+    pairs = network.open_extents
+    try:
+        dims = {key: symbol(key, min(1, *pair), max(pair) + 1) for key, pair in pairs.items()}
+        return glowpy.load(model, dims=dims)
+    except UserError:
+        dims = {key: symbol(key, min(pair), max(pair) + 1) for key, pair in pairs.items()}
+        return glowpy.load(model, dims=dims)
+
+
+def try_network(seed: int, counts: Counter[str], *, bundled: bool) -> None:
+    """Compiles and runs the network of a seed. Raises what is wrong with it, UserError for one that is refused."""
+    subject, rng = subject_of(seed), random.Random(seed)
+    module = subject.build()
+    if not symbols_of_types(port.type for port in module.placeholders):
+        counts["networks without open extents, left out"] += 1
+        return
+    options = CompileOptions(sanitize=True, cache=False)
+    cpu = backend_for(seed)
+    backends: list[Backend] = [glowpy.InterpreterBackend(), cpu]
+    with eager(), tempfile.TemporaryDirectory() as folder:
+        functions: list[Executable] = [
+            glowpy.compile(subject.build(), backend, options) for backend in backends
+        ]  # from a module each, which a compilation changes
+        if bundled:
+            bundle = glowpy.BundleOptions("net", emit="shared", sanitize=True)
+            glowpy.bundle(subject.build(), folder, bundle, cpu)
+            functions += load_sanitized(folder).values()
+            counts["bundles"] += 1
+        counts["networks"] += 1
+        for extents in extents_to_try(functions[0].symbols, rng):
+            by_placeholder = random_inputs(functions[0].input_ports, seed, extents)
+            inputs = {p.name: by_placeholder[p.placeholder] for p in functions[0].input_ports}
+            results = [function(inputs) for function in functions]
+            counts["runs"] += len(results)
+            for other in results[1:]:
+                _compare(other, results[0], extents)
+
+
+def _compare(got: Mapping[str, Array], expected: Mapping[str, Array], extents: object) -> None:
+    """Raises AssertionError where a few elements are far off; `tools.patterns` judges more closely."""
+    for name, want in expected.items():
+        array = got[name]
+        if array.shape != want.shape:
+            raise AssertionError(f"{name} is {array.shape}, not {want.shape}, at {extents}")
+        if want.dtype.kind != "f" or not want.size:
+            continue
+        a, b = array.astype(np.float64), want.astype(np.float64)
+        both = np.isfinite(a) & np.isfinite(b)
+        scale = max(np.abs(b[both]).max(initial=0.0), 1e-6)
+        off = np.abs(a[both] - b[both]) > (_TOLERANCE if want.itemsize > 2 else 0.05) * scale
+        if off.mean() > 0.2 if off.size else False:
+            raise AssertionError(f"{name}: {off.sum()} of {off.size} differ at {extents}")
+
+
+def run_chunk(seeds: range, bundled: frozenset[int]) -> None:
+    """Tries networks in this process; says before each what it is about to do, and then what came of it."""
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    for seed in seeds:
+        counts: Counter[str] = Counter()
+        sys.stdout.write(json.dumps({"begin": seed}) + "\n")
+        sys.stdout.flush()
+        found = refused = ""
+        try:
+            try_network(seed, counts, bundled=seed in bundled)
+        except (UserError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:  # fmt: skip
+            refused = str(error).splitlines()[0][:120]
+        except (AssertionError, GlowError) as error:
+            found = str(error).splitlines()[0]
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is to be reported
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            found = f"{error!r:.300} at {frame.filename}:{frame.lineno}"
+        sys.stdout.write(json.dumps({"found": found, "refused": refused, "counts": counts}) + "\n")
+        sys.stdout.flush()
+
+
+def _results(seeds: range, bundles: int) -> Iterator[dict[str, object]]:
+    """What came of each seed, by processes of their own; one that ends is followed by another."""
+    first = seeds.start
+    while first < seeds.stop:
+        last = min(first + _CHUNK, seeds.stop)
+        command = [sys.executable, "-m", "tools.sanitize", "--chunk", str(first), str(last)]  # fmt: skip
+        command += [f"--seed={seeds.start}", f"--count={len(seeds)}", f"--bundles={bundles}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        seed = first
+        for line in done.stdout.splitlines():
+            result = json.loads(line)
+            if "begin" in result:
+                seed = result["begin"]
+            else:
+                first = seed + 1
+                yield {"seed": seed, **result}
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:]
+            yield {"seed": seed, "found": f"the process ends with {done.returncode}: {said}"}
+            first = seed + 1
+
+
+def main() -> None:
+    """Tries networks, and prints counts; exit status 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="networks to try")
+    parser.add_argument("--seed", type=int, default=0, help="of the first network")
+    parser.add_argument(
+        "--bundles", type=int, default=4, help="so many of them become bundles, too"
+    )
+    parser.add_argument("--chunk", type=int, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.count)
+    if options.chunk:
+        bundled = random.Random(0).sample(seeds, min(options.bundles, len(seeds)))
+        run_chunk(range(*options.chunk), frozenset(bundled))
+        return
+    counts: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for result in _results(seeds, options.bundles):
+        seed = result["seed"]
+        if result["found"]:
+            counts["found"] += 1
+            sys.stdout.write(f"FOUND {subject_of(int(str(seed))).name}: {result['found']}\n")
+            sys.stdout.flush()
+        if result.get("refused"):
+            refused[str(result["refused"])] += 1
+        more = result.get("counts", {})
+        assert isinstance(more, dict)
+        counts.update(more)
+    for title, table in (("tried", counts), ("refused", refused)):
+        sys.stdout.write(f"{title}\n")
+        sys.stdout.writelines(f"  {n:6} {what}\n" for what, n in sorted(table.items()))
+    sys.exit(bool(counts["found"]))
+
+
+if __name__ == "__main__":
+    main()
