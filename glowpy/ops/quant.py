@@ -122,7 +122,11 @@ def _lower_dynamic_quantize(f: Function, n: DynamicQuantizeNode) -> tuple[Operan
     low = f.create_min(n.name, extreme(f.create_reduce_min(n.name, n.input, axes).result), nothing)
     high = f.create_max(n.name, extreme(f.create_reduce_max(n.name, n.input, axes).result), nothing)
     steps = f.create_splat(f"{n.name}_range", scalar, _STEPS)
-    scale = f.create_div(f"{n.name}_scale", f.create_sub(n.name, high, low), steps)
+    # A range of nothing but 0 has steps of 1, as in onnxruntime: by those of 0 nothing could be divided.
+    extent = f.create_sub(n.name, high, low)
+    one = f.create_splat(f"{n.name}_one", scalar, 1.0)
+    step = f.create_div(n.name, extent, steps)
+    scale = f.create_select(f"{n.name}_scale", f.create_eq(n.name, extent, nothing), one, step)
     below = f.create_sub(n.name, nothing, f.create_div(n.name, low, scale))
     zero = f.create_saturate(f"{n.name}_zero", Type(ElemKind.U8, ()), below, nothing)
     offset = f.create_convert(n.name, scalar, zero)

@@ -1,4 +1,7 @@
-"""Integers for the range that floats have when the network runs: bit for bit as ONNX defines DynamicQuantizeLinear."""
+"""Integers for the range that floats have when the network runs: bit for bit as ONNX defines DynamicQuantizeLinear.
+
+Nothing but zeros has steps of 1, as in onnxruntime.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,9 @@ def quantized(x: Array) -> list[Array]:
     """Stored integers, scale and zero point; each operation is rounded to f32."""
     nothing, steps = np.float32(0), np.float32(255)
     low, high = np.minimum(x.min(), nothing), np.maximum(x.max(), nothing)
-    with np.errstate(invalid="ignore"):
-        scale = (high - low) / steps
-        zero = np.nan_to_num(np.clip(np.rint(nothing - low / scale), 0, 255))
-        stored = np.nan_to_num(np.clip(np.rint(x / scale) + zero, 0, 255))
+    scale = (high - low) / steps if high > low else np.float32(1)
+    zero = np.clip(np.rint(nothing - low / scale), 0, 255)
+    stored = np.clip(np.rint(x / scale) + zero, 0, 255)
     return [stored.astype(np.uint8), np.asarray(scale), np.asarray(zero, np.uint8)]
 
 

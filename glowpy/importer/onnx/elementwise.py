@@ -16,6 +16,7 @@ from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
 from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.numbers import Numbers
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
 from glowpy.support.errors import UserError
@@ -96,12 +97,13 @@ def _scalar(n: OnnxNode, kind: ElemKind, value: float) -> NodeValue:
     return n.f.create_splat(f"{n.name}_scalar", Type(kind, ()), float(value)).result
 
 
+_EXPONENTS = 64
+"""A power of an integer with a larger exponent is that of this one, or of the next: 1, -1, 0, or too large."""
+
+
 @from_onnx("Pow")
 def _pow(n: OnnxNode) -> Value:
-    """The base's kind, whatever the exponent's (from opset 12 on).
-
-    Integers to a small known exponent are multiplied, which is exact; otherwise they are computed in f64 and rounded.
-    """
+    """The base's kind, whatever the exponent's (from opset 12 on). Integers are exact; what is too large wraps."""
     base, exponent = _operands(n)
     kind = base.type.kind
     if kind.is_float:
@@ -116,9 +118,29 @@ def _pow(n: OnnxNode) -> Value:
         and exponent_value.type.rank == 0
     ):
         return _power(n, base, int(power))
-    wide = [n.operand(convert(n, value, ElemKind.F64)) for value in (base, exponent)]
-    exact = n.f.create_round(n.name, n.f.create_pow(n.name, *wide))
-    return convert(n, exact.result, kind)
+    numbers, exponents = Numbers(n, base).to(ElemKind.I64), Numbers(n, exponent)
+    whole = exponents.to(ElemKind.I64)
+    result = _whole_power(numbers, whole)
+    if exponents.kind.is_float:
+        wide = [value.to(ElemKind.F64).operand for value in (numbers, exponents)]
+        rough = Numbers(n, n.f.create_pow(n.name, *wide).result).to(ElemKind.I64)
+        result = result.where(whole.to(exponents.kind).equals(exponents), rough)
+    return result.to(kind).value
+
+
+def _whole_power(base: Numbers, exponent: Numbers) -> Numbers:
+    """By squaring. Below 0 it is truncated: 0, but for 1 and -1, and infinite for 0."""
+    size = abs(exponent)
+    odd = size - size // 2 * 2
+    left = size.where(size <= _EXPONENTS, odd + _EXPONENTS)
+    result, factor = base * 0 + 1, base
+    for _ in range(_EXPONENTS.bit_length()):
+        half = left // 2
+        result = (result * factor).where((left - half * 2).equals(1), result)
+        left, factor = half, factor * factor
+    most = ElemKind.I64.limits[1]
+    inverse = (base * 0).where(abs(base) > 0, most)
+    return result.where((exponent >= 0) | abs(base).equals(1), inverse)
 
 
 def _power(n: OnnxNode, base: NodeValue, exponent: int) -> Value:

@@ -182,8 +182,10 @@ def _resampled(
         dim = sampling[axis]
         if dim.stays and not cropped:
             continue
-        # Whether a place is a whole number depends on the rounding: that of f32, as in onnxruntime.
-        kind = ElemKind.F32 if mode == "nearest" else ElemKind.F64
+        # Whether a place is a whole number depends on the rounding: that of f32, as in onnxruntime, but for the places
+        # whose formula onnxruntime has otherwise than the standard.
+        in_f32 = mode == "nearest" and coordinates != "half_pixel_symmetric"
+        kind = ElemKind.F32 if in_f32 else ElemKind.F64
         places = _places(n, dim, coordinates, counted(n, dim.count).to(kind))
         taps: _Taps
         outside.append((axis, (places < 0) | (places > dim.size - 1)))
@@ -243,7 +245,8 @@ def _places(n: OnnxNode, dim: _Sampling, coordinates: str, steps: Numbers) -> Nu
             return middle
         case "half_pixel_symmetric":
             size, all = (Numbers.of(n, one, ElemKind.F64) for one in (dim.size, count))
-            return middle + (1 - all / (scale * size)) * (size / 2)
+            # In this order the middle one of an odd number lies in the middle, exactly.
+            return (1 - all / (scale * size)) * (size / 2) + (steps + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
             return middle * least(count - 1, 1)
         case "align_corners":
