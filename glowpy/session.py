@@ -11,6 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from glowpy.importer import (
     ValueNeededError,
     by_rounds,
     open_model,
+    raise_wrong,
 )
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
 from glowpy.session_state import SessionState
@@ -78,6 +80,8 @@ class InferenceSession:
             zero or empty at first, and no inputs and outputs of the session any more; `run` gives such outputs if it is
             asked for them by name.
         on_compile: Is told of everything that is compiled, or taken from the cache, in the thread that waits for it.
+        check_indices: Whether an index that leads out of range is an error of the run that met it, as in onnxruntime.
+            If indices are not checked, such an index leads to the nearest element.
 
     The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
     session, or with the session.
@@ -99,6 +103,7 @@ class InferenceSession:
         state: StatePairs | Literal["auto"] | None = None,
         on_compile: Callable[[CompileEvent], object] | None = None,
         _gate: Gate | None = None,
+        check_indices: bool = False,
     ) -> None:
         expect_type("limit", limit, int, "a number of specialisations")
         expect_type("threads", threads, int | None, "a number of threads")
@@ -113,6 +118,10 @@ class InferenceSession:
         self._own = isinstance(backend, str)
         self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
+        self._checks = check_indices
+        if isinstance(opened, OnnxModel) and opened.checked is not check_indices:
+            opened = copy(opened)
+            opened.checked = check_indices
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._given = self._names
         self._options = options or CompileOptions()
@@ -183,6 +192,7 @@ class InferenceSession:
             limit=self._limit,
             observer=self._observer,
             _gate=self._gate,
+            check_indices=self._checks,
         )
 
     def _run_rounds(self, error: RoundsError | ValueNeededError) -> Hosted:
@@ -373,6 +383,8 @@ class InferenceSession:
             if len(feeds) != len(function.input_ports):
                 feeds = {port.name: feeds[port.name] for port in function.input_ports}
             outputs = function(feeds, out)
+        if self._checks:
+            raise_wrong(outputs, self._file)
         if not self._narrow:
             return [outputs[name] for name in names]
         return [

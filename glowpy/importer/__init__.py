@@ -2,6 +2,7 @@
 
 from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
+from glowpy.importer.onnx.indices import raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.signature import ValueInfo
@@ -16,5 +17,6 @@ __all__ = [
     "by_rounds",
     "load",
     "open_model",
+    "raise_wrong",
     "read_model",
 ]

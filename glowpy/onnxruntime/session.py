@@ -112,6 +112,7 @@ class InferenceSession:
                 else self._model,
                 threads=self._options.intra_op_num_threads,
                 observer=self._profiler,
+                check_indices=True,
             )
             self._prepare(session)
             session = self._sessions.setdefault(names, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -122,3 +123,10 @@ def _solved_for(difference: Dim, name: str) -> Dim | None:
     if factor not in (1, -1) or name in symbols_of([rest]):
         return None
     return -factor * rest
+
+
+def advice(changes: Mapping[str, Dim], dims: Mapping[str, Dim]) -> str:
+    """Options to type for dimensions that have to change."""
+    texts = spelled_dims(changes, dims.values())
+    options = " ".join(f"--shape {shlex.quote(text)}" for text in texts)
+    return f"say what {' and '.join(map(repr, changes))} may be: {options}"

@@ -9,6 +9,7 @@ from glowpy.core.shape import is_same_shape, normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -120,6 +121,8 @@ def _tensor_scatter(n: OnnxNode) -> Value:
     if n.has(2):
         if not is_same_shape(n.type(2).shape, shape[:1]):
             raise UserError(f"expected a place for each sequence, {shape[0]}, got {n.type(2)}")
+        if mode != "circular":
+            check_places(n, n.value(2), 0, size - steps[0])
         first = Numbers(n, convert(n, n.value(2), ElemKind.I64))
         place = first.reshaped(shape[0], *(1,) * axis) + place
     if mode == "circular":

@@ -29,6 +29,7 @@ from glowpy.importer.onnx.bodies import (
 )
 from glowpy.importer.onnx.computed import highest_of
 from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, transpose
+from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
@@ -81,8 +82,11 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
         if a.type != b.type:
             what = f"one branch gives {a.type} as '{a.original}', the other {b.type}: the condition"
             raise value_needed(what, condition, n.loc, n.scope.origins)
+    count, places = len(then.gives), give_checks(subgraphs)
     operands = [_scalar(n, condition, "the condition"), *take_alike(subgraphs)]
-    return n.f.create_if(n.name, operands, then.name, otherwise.name).results
+    results = n.f.create_if(n.name, operands, then.name, otherwise.name).results
+    take_checks(n, places, results[count:])
+    return results[:count]
 
 
 def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
@@ -160,7 +164,7 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
     check_truth(keep.type, "the condition")
     try:
-        body, first, endless = _body(n, graph)
+        body, first, checks, endless = _body(n, graph)
     except _ChangingError as error:
         for what, value in (("the number of rounds", limit), ("the condition", keep)):
             if isinstance(value, NodeValue):
@@ -169,11 +173,11 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
         if not isinstance(limit, Tensor):
             raise
         return _written_out(n, graph, int(n.known_scalar(0)), keep)
-    return _looped(n, body, first, keep, limit, endless=endless)
+    return _looped(n, body, first, keep, limit, checks, endless=endless)
 
 
-def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue], bool]:
-    """The body as a function, what is carried into its first round, and whether it never ends the loop itself.
+def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue], list[str], bool]:
+    """The body as a function, what is carried into its first round, its checks, and whether it never ends the loop.
 
     The condition that a body takes is true whenever it runs.
     """
@@ -193,9 +197,11 @@ def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue
     except _ChangingError:
         body.forget()
         raise
-    body.f.takes = [round, *carried]
-    body.f.gives = [body.give(_truth(body, goes_on), "keep"), *gives]
-    return body, first, _is_true(goes_on)
+    checks = carried_checks(body)
+    body.f.takes = [round, *carried, *checks]
+    keep = body.give(_truth(body, goes_on), "keep")
+    body.f.gives = [keep, *carried, *checks, *gives[len(carried) :]]
+    return body, first, [*checks.values()], _is_true(goes_on)
 
 
 def _given(
@@ -215,11 +221,17 @@ def _looped(
     first: Sequence[NodeValue],
     keep: Value,
     limit: Value | SymbolicTensor | None,
+    checks: Sequence[str],
     *,
     endless: bool,
 ) -> tuple[Item, ...]:
-    """The node, and of what is stacked as much as there is. An `endless` body never ends the loop itself."""
+    """The node, and of what is stacked as much as there is. An `endless` body never ends the loop itself.
+
+    After what the model carries, the body carries its checks.
+    """
     rounds = _rounds(n, limit)
+    own = len(first)
+    first = [*first, *(n.operand(Tensor.of(np.zeros(4, np.int64)), "check") for _ in checks)]
     carried = len(first)
     full = endless and _is_true(keep) and rounds.exact is not None
     room: Dim = 0
@@ -235,13 +247,15 @@ def _looped(
     operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]
     node = n.f.create_loop(n.name, operands, body.f.name, carried, room)
     if (written := _few(n, node)) is not None:
-        return written
+        take_checks(n, checks, written[own:carried])
+        return (*written[:own], *written[carried:])
     *results, count = node.results
     stacked: list[Item] = list(results[carried:])
     if stacked and not full:
         extent = n.found(count, f"{n.name}_rounds", highest(room))
         stacked = [slice_axis(n, value, 0, 0, extent, 1) for value in results[carried:]]
-    return (*results[:carried], *stacked)
+    take_checks(n, checks, results[own:carried])
+    return (*results[:own], *stacked)
 
 
 def _few(n: OnnxNode, loop: LoopNode) -> tuple[Value, ...] | None:
@@ -424,13 +438,14 @@ def _scanned(
     results = compute(body, values)
     gives = _given(body, carried, results, [info.name for info in graph.output])
     true = Tensor.of(np.array(True))
-    body.f.takes = [round, *carried]
-    body.f.gives = [body.give(true, "keep"), *gives]
+    checks = carried_checks(body)
+    body.f.takes = [round, *carried, *checks]
+    body.f.gives = [body.give(true, "keep"), *carried, *checks, *gives[len(carried) :]]
     known = isinstance(length, int)
     limit = (
         Tensor.of(np.array(length)) if known else SymbolicTensor(_NUMBER, np.array(length, object))
     )
-    rounds = _looped(n, body, first, true, limit, endless=True)
+    rounds = _looped(n, body, first, true, limit, [*checks.values()], endless=True)
     return [value for value in rounds if isinstance(value, NodeValue | Tensor)]
 
 

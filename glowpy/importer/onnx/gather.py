@@ -14,6 +14,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape
 from glowpy.graph.function import Function
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
+from glowpy.importer.onnx.indices import check_indices, check_places
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -24,12 +25,14 @@ __all__: list[str] = []
 
 @from_onnx("Gather")
 def _gather(n: OnnxNode) -> Value:
-    """Indices that are known are checked; others are clamped when the model runs."""
+    """Indices that are known are in range, whatever the extents; others are clamped when the model runs, or checked."""
     data, indices = n.value(0), n.value(1)
     if data.type.rank == 0:
         raise UserError(f"expected data of rank 1 or more, got {data.type}")
     axis = n.axis(data.type.rank, 0)
-    if isinstance(indices, Tensor):
+    if not isinstance(indices, Tensor):
+        check_indices(n, indices, data.type.shape[axis])
+    else:
         size, array = data.type.shape[axis], indices.array
         if array.size and not bool(((array >= -size) & (array < size)).all()):
             raise UserError(
@@ -58,6 +61,7 @@ def _element_places(n: OnnxNode) -> Numbers:
         raise UserError(
             f"expected indices that fit {data.type} beside axis {axis}, got {indices.type}"
         )
+    check_indices(n, indices, shape[axis])
     strides = [product(shape[i + 1 :]) for i in range(len(shape))]
     place = _linear(n, indices, shape[axis], strides[axis])
     for i, size in enumerate(picked):
@@ -103,6 +107,7 @@ def _slices(n: OnnxNode, batch: int) -> _Slices:
     place = (counted(n, batches) * block).reshaped(*shape[:batch], *trailing)
     for i in range(depth):
         column = reshape(n, slice_axis(n, indices, len(rows) - 1, i, 1, 1), lead)
+        check_indices(n, column, shape[batch + i])
         stride = product(shape[batch + i + 1 : batch + depth])
         place = place + _linear(n, column, shape[batch + i], stride)
     return _Slices(block * batches, shape[batch + depth :], lead, place)
@@ -127,6 +132,7 @@ def _reverse_sequence(n: OnnxNode) -> Value:
         )
     if not is_same_shape(n.type(1).shape, (shape[batch],)):
         raise UserError(f"expected a length for each of {shape[batch]} sequences, got {n.type(1)}")
+    check_places(n, n.value(1), 0, shape[time])
     step = counted(n, shape[time]).reshaped(
         *(shape[time] if axis == time else 1 for axis in (0, 1))
     )

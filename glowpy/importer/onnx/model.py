@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -45,6 +44,7 @@ from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.found import Found
+from glowpy.importer.onnx.indices import save_checks
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
@@ -72,7 +72,7 @@ from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
-from glowpy.support.remedies import remedied, spelled_dims
+from glowpy.support.remedies import advice, remedied
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = ["OnnxModel", "build_known", "load", "located", "raise_all", "read_model"]
@@ -124,12 +124,14 @@ class OnnxModel:
     Attributes:
         source: The parsed model.
         noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
+        checked: Whether networks check indices as they run, and give what `indices.raise_wrong` reads.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
         deferred: What is wrong with nodes of a branch, whatever the shapes are, where the other branch can be taken.
     """
 
     source: Source
     noted: list[UserError] | None = None
+    checked: bool = False
     faulty: set[Loc] = field(default_factory=set)
     deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
 
@@ -150,7 +152,7 @@ class OnnxModel:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
         foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
         meanings = [known_identity(domain) for domain in foreign]
-        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}"
+        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{'checked' * self.checked}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
@@ -257,7 +259,7 @@ class OnnxModel:
             module = _Build(self, self._types(shapes, dims, arrays), arrays).module
         except UndecidedError as error:
             if changes := remedied(error, dims or {}):
-                note = _advice(changes, dims or {})
+                note = advice(changes, dims or {})
                 error.diagnostics = [replace(d, note=note) for d in error.diagnostics]
             raise
         keep_state(module.main, state or {})
@@ -303,13 +305,6 @@ class OnnxModel:
             return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise located(error, Loc(self.file)) from None
-
-
-def _advice(changes: Mapping[str, Dim], dims: Mapping[str, Dim]) -> str:
-    """Options to type for dimensions that have to change."""
-    texts = spelled_dims(changes, dims.values())
-    options = " ".join(f"--shape {shlex.quote(text)}" for text in texts)
-    return f"say what {' and '.join(map(repr, changes))} may be: {options}"
 
 
 def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
@@ -366,6 +361,7 @@ class _Build:
             self.model.block,
             self.narrow,
             found=Found(self.module.symbols),
+            checks=[] if self.model.checked else None,
             import_graph=self.import_graph,
         )
         try:
@@ -580,6 +576,7 @@ class _Build:
                 self._output(info, inputs)
             except UserError as error:
                 self.model.note([located(error, Loc(self.model.file))])
+        save_checks(self.scope)
 
     def _output(self, info: ValueInfo, inputs: Mapping[str, Placeholder]) -> None:
         value, loc = self.environment.get(info.name), Loc(self.model.file)

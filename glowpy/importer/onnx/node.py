@@ -31,6 +31,7 @@ from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = [
+    "Check",
     "Handler",
     "Item",
     "OnnxNode",
@@ -178,6 +179,14 @@ def registered() -> dict[tuple[str, str], list[int]]:
     return {key: sorted(versions) for key, versions in sorted(_HANDLERS.items())}
 
 
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Whether indices are in range, as `glowpy.importer.onnx.indices` says: which node reads them, and four numbers."""
+
+    place: str
+    value: NodeValue
+
+
 @dataclass
 class Scope:
     """Where nodes are created: a function, and the constants made from known tensors in its module.
@@ -198,6 +207,8 @@ class Scope:
     """What the placeholders of functions that are called stand for; None for what changes from round to round."""
     settled: set[NodeValue] = field(default_factory=set)
     """Values that follow from constants alone, and are no tensors: see `settled`."""
+    checks: list[Check] | None = None
+    """Those of indices, if any are to be checked when the network runs."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None

@@ -16,6 +16,7 @@ from glowpy.importer.onnx.data_movement import (
     filled,
     reshape,
 )
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import greatest, product, static
@@ -215,6 +216,7 @@ def _max_unpool(n: OnnxNode) -> Value:
         room < size for size, room in zip(shape, whole, strict=True)
     ):
         raise UserError(f"expected an output_shape of at least {list(shape)}, got {list(whole)}")
+    check_places(n, n.value(1), 0, product(shape) - 1)
     zeros = n.operand(filled(n, x.with_shape((product(shape), 1)), 0))
     indices = n.operand(reshape(n, n.value(1), (x.count,)))
     elements = n.operand(reshape(n, n.value(0), (x.count, 1)))

@@ -25,6 +25,7 @@ from glowpy.importer.onnx.data_movement import (
     slice_axis,
     transpose,
 )
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -229,6 +230,7 @@ def _roi_align(n: OnnxNode) -> Value:
     coordinates = n.text("coordinate_transformation_mode", default)
     if mode not in ("avg", "max") or coordinates not in ("half_pixel", "output_half_pixel"):
         raise n.unsupported(f"mode '{mode}' with '{coordinates}'")
+    check_places(n, n.value(2), 0, n.type(0).shape[0] - 1)
     aligned = n.f.create_roi_align(
         n.name,
         _images(n),

@@ -74,6 +74,7 @@ class Subgraph:
             f=self.f,
             environment=_Environment(self, n.scope.environment),
             found=n.scope.found.inner(),
+            checks=None if n.scope.checks is None else [],
             _computed={},
         )
         self.node = OnnxNode(n.proto, n.loc, n.opset, (), self.scope)

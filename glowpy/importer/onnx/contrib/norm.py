@@ -18,6 +18,7 @@ from glowpy.importer.onnx.data_movement import (
     full,
     reshape,
 )
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
@@ -82,6 +83,7 @@ def _rows(n: OnnxNode, table: int, indices: Value) -> NodeValue:
     """Rows of input `table`."""
     if n.type(table).rank != 2:
         raise UserError(f"expected a matrix as input {table}, got {n.type(table)}")
+    check_places(n, indices, 0, n.type(table).shape[0] - 1)
     return n.f.create_gather(n.name, n.input(table), n.operand(indices), 0).result
 
 

@@ -10,6 +10,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import check_type, joined, split
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
 
@@ -70,6 +71,7 @@ def _rotary_embedding(n: OnnxNode) -> Value:
     for index in (2, 3):
         if n.type(index).rank != 2 or n.type(index).extents[1] != half:
             raise UserError(f"expected {half} columns as input {index}, got {n.type(index)}")
+    check_places(n, positions, 0, n.type(2).shape[0] - 1)
     cosine, sine = (gathered(n, index, positions) for index in (2, 3))
     result = rotated(n, x, cosine, sine, interleaved=n.flag("interleaved"))
     return result if type.rank == 4 else joined(n, result)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import concat, convert, filled, reshape, slice_axis
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.ml.scores import DOMAIN, constant
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
@@ -130,17 +130,13 @@ def _feature_vectorizer(n: OnnxNode) -> Value:
 
 @from_onnx("ArrayFeatureExtractor", domain=DOMAIN)
 def _array_feature_extractor(n: OnnxNode) -> NodeValue:
-    """Elements of the last dimension; a vector gives one row. Computed indices are clamped when the model runs."""
+    """Elements of the last dimension; a vector gives one row. Others than known indices are clamped, or checked."""
     data, indices = n.value(0), n.value(1)
     if data.type.rank == 0:
         raise UserError(f"expected data of rank 1 or more, got {data.type}")
     if data.type.rank == 1:
         data = reshape(n, data, (1, *data.type.shape))
-    if isinstance(indices, Tensor) and indices.array.size:
-        (size,) = static(data.type.shape[-1:])
-        low, high = indices.array.min(), indices.array.max()
-        if low < 0 or high >= size:
-            raise UserError(f"expected indices from 0 to {size - 1}, got {low} to {high}")
+    check_places(n, indices, 0, data.type.shape[-1] - 1)
     flat = n.operand(reshape(n, indices, (indices.type.count,)), n.proto.input[1])
     operand = n.operand(data, n.proto.input[0])
     return n.f.create_gather(n.name, operand, flat, data.type.rank - 1).result
