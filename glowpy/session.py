@@ -119,9 +119,10 @@ class InferenceSession:
         self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
         self._checks = check_indices
-        if isinstance(opened, OnnxModel) and opened.checked is not check_indices:
+        if isinstance(opened, OnnxModel):
             opened = copy(opened)
             opened.checked = check_indices
+            opened.shares_caches = opened.shares_caches or bool(state)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._given = self._names
         self._options = options or CompileOptions()

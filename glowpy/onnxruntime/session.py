@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from os import PathLike
 from typing import Any, final
 
@@ -38,6 +39,9 @@ from glowpy.session import InferenceSession as Session
 from glowpy.support.errors import GlowError
 
 __all__ = ["InferenceSession"]
+
+_CACHES = frozenset({"GroupQueryAttention"})
+"""Operators whose outputs may be in the memory of their inputs, and then are only in part written."""
 
 Callback = Callable[[list[Array], Any, str], object]
 
@@ -95,27 +99,35 @@ class InferenceSession:
         if isinstance(self._model, OnnxModel):
             stored = self._model.initializers
             self._dtypes |= {name: tensor.type.kind.dtype for name, tensor in stored.items()}
+        self._caches = any(n.op_type in _CACHES for n in self._model.source.proto.graph.node)
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
             try:
                 self._session = self._session_with(frozenset(self._always))
+                if self._caches and (self._options.ranges or self._options.is_frozen):
+                    self._session_with(frozenset(self._always), shared=True)
             except GlowError as error:
                 raise translated(error, InvalidGraph) from error
 
-    def _session_with(self, names: frozenset[str]) -> Session:
-        """The session whose inputs these initializers are."""
-        session = self._sessions.get(names)
+    def _session_with(self, names: frozenset[str], *, shared: bool = False) -> Session:
+        """The session whose inputs these initializers are; caches are in the memory of their past if it is `shared`."""
+        key = names | {""} if shared else names
+        session = self._sessions.get(key)
         if session is None:
+            model = self._model
+            if names and isinstance(model, OnnxModel):
+                model = with_inputs(model, names)
+            if shared and isinstance(model, OnnxModel):
+                model = copy(model)
+                model.shares_caches = True
             session = Session(
-                with_inputs(self._model, names)
-                if names and isinstance(self._model, OnnxModel)
-                else self._model,
+                model,
                 threads=self._options.intra_op_num_threads,
                 observer=self._profiler,
                 check_indices=True,
             )
             self._prepare(session)
-            session = self._sessions.setdefault(names, session)
+            session = self._sessions.setdefault(key, session)
         return session
 
     def _prepare(self, session: Session) -> None:
@@ -339,12 +351,13 @@ class InferenceSession:
         feeds: Mapping[str, Array],
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
+        shared = self._caches and out is not None and _shares_memory(feeds, out)
         whole = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
-        if self._profiler is None and not self._always and whole:
+        if self._profiler is None and not self._always and whole and not shared:
             return self._session.run(names, feeds, out=out)
         arrays = {**self._always, **feeds}
         choice = {info.name for info in self._overridable} | self._always.keys()
-        session = self._session_with(frozenset(arrays.keys() & choice))
+        session = self._session_with(frozenset(arrays.keys() & choice), shared=shared)
         with self._event("model_run"):
             return session.run(names, arrays, out=out)
 
@@ -357,6 +370,12 @@ class InferenceSession:
     def get_profiling_start_time_ns(self) -> int:
         """When the profile began, as `time.monotonic_ns` counts; 0 if there is none."""
         return 0 if self._profiler is None else self._profiler.start
+
+
+def _shares_memory(feeds: Mapping[str, Array], out: Mapping[str, Array]) -> bool:
+    """Whether an output is bound to the memory of an input."""
+    pairs = ((array, feed) for array in out.values() for feed in feeds.values())
+    return any(np.may_share_memory(*pair) for pair in pairs)
 
 
 def _list(names: Sequence[str] | None) -> list[str] | None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto
 
+import glowpy.onnxruntime as glow_onnxruntime
 from glowpy.core.tensor import Array
 from tests.onnx.contrib_cases import RNG, Case, case, f32, i32
 
@@ -368,3 +370,66 @@ REFUSED = [
 )
 def test_attention_is_refused(node: Case, message: str) -> None:
     assert message in node.error()
+
+
+# Lengths that differ from the total, and caches in one memory.
+
+
+SHORT = [
+    group("short step of one", [*projected(1, 1), *cache(1, ROOM), *lengths(ROOM, 5)]),
+    group("short step, less room", [*projected(1, 1), *cache(1, ROOM), *lengths(6, 3)]),
+    group("short step, growing", [*projected(1, 1), *cache(1, ROOM), *lengths(ROOM + 1, 4)]),
+    group("short steps", [*projected(1, 3), *cache(1, ROOM), *lengths(ROOM, 5)]),
+    group("short steps, growing", [*projected(1, 3), *cache(1, ROOM), *lengths(ROOM + 3, 7)]),
+    group("short first of one", [*projected(1, NEW), None, None, *lengths(NEW, 2)]),
+    group("short first, room", [*projected(1, NEW), *cache(1, ROOM), *lengths(NEW, 3)]),
+    group(
+        "short, rotary",
+        [*projected(1, 1), *cache(1, ROOM), *lengths(ROOM, 5)],
+        *TABLES,
+        do_rotary=1,
+    ),
+    group(
+        "short, window",
+        [*projected(1, 1), *cache(1, ROOM), *lengths(ROOM, 5)],
+        local_window_size=2,
+    ),
+    group("short steps of two", [*projected(2, 1), *cache(2, ROOM), *lengths(ROOM, 5, 7)]),
+]
+
+
+@pytest.mark.parametrize("node", SHORT, ids=str)
+def test_lengths_are_those_of_the_batches(node: Case) -> None:
+    """Whatever the total is, also of one batch, and whether they are known or not."""
+    expected = node.expected()
+    node.check("interpreter", expected)
+    node.check("cpu", expected)
+    replace(node, known=[5, 6]).check("interpreter", expected)
+
+
+@pytest.mark.parametrize("total", [5, ROOM])
+@pytest.mark.parametrize(("batch", "new"), [(1, 1), (1, 3), (2, 1)])
+def test_caches_in_the_memory_of_their_past(batch: int, total: int, new: int) -> None:
+    """What is behind the last key stays as it is, whatever it is; else there are zeros."""
+    node = group("", [*projected(batch, new), *cache(batch, ROOM), *lengths(total, *[5] * batch)])
+    results = []
+    for module in (onnxruntime, glow_onnxruntime):
+        session = module.InferenceSession(node.model().SerializeToString())
+        feeds = {name: array.copy() for name, array in node.feeds.items()}
+        zeroed = session.run(None, feeds)[1]
+        assert not zeroed[:, :, 5:].any()
+        for name in ("in3", "in4"):
+            feeds[name][:, :, 6:] = np.nan
+        binding = session.io_binding()
+        values = {name: module.OrtValue.ortvalue_from_numpy(a) for name, a in feeds.items()}
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        binding.bind_output("out0")
+        binding.bind_ortvalue_output("out1", values["in3"])
+        binding.bind_ortvalue_output("out2", values["in4"])
+        session.run_with_iobinding(binding)
+        output = binding.copy_outputs_to_cpu()[0].copy()
+        results.append([output, *(values[name].numpy().copy() for name in ("in3", "in4"))])
+    for got, expected in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert np.isnan(results[1][1][:, :, 6:]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def i64(*values: Any) -> Array:
 
 
 def one(
-    op: str, feeds: dict[str, Array | None], domain: str = "", opset: int = 18, **attributes: Any
+    op: str, feeds: Mapping[str, Array | None], domain: str = "", opset: int = 18, **attributes: Any
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """A model of one node, called `lookup`, and what to run it with."""
     given = {name: array for name, array in feeds.items() if array is not None}

@@ -125,6 +125,7 @@ class OnnxModel:
         source: The parsed model.
         noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
         checked: Whether networks check indices as they run, and give what `indices.raise_wrong` reads.
+        shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
         deferred: What is wrong with nodes of a branch, whatever the shapes are, where the other branch can be taken.
     """
@@ -132,6 +133,7 @@ class OnnxModel:
     source: Source
     noted: list[UserError] | None = None
     checked: bool = False
+    shares_caches: bool = False
     faulty: set[Loc] = field(default_factory=set)
     deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
 
@@ -152,7 +154,8 @@ class OnnxModel:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
         foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
         meanings = [known_identity(domain) for domain in foreign]
-        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{'checked' * self.checked}"
+        ways = "checked" * self.checked + "shared" * self.shares_caches
+        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{ways}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
@@ -362,6 +365,7 @@ class _Build:
             self.narrow,
             found=Found(self.module.symbols),
             checks=[] if self.model.checked else None,
+            shares_caches=self.model.shares_caches,
             import_graph=self.import_graph,
         )
         try:

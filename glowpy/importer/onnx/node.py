@@ -209,6 +209,8 @@ class Scope:
     """Values that follow from constants alone, and are no tensors: see `settled`."""
     checks: list[Check] | None = None
     """Those of indices, if any are to be checked when the network runs."""
+    shares_caches: bool = False
+    """Whether what an attention keeps is in the memory of what it kept before, so that the rest stays as it is."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None

@@ -77,6 +77,8 @@ def _group_query_attention(n: OnnxNode) -> tuple[Result, ...]:
         query, key = _turned(n, lengths, query, key)
     key, value = (_kept(n, i, new, lengths) for i, new in ((3, key), (4, value)))
     keys, values = (n.operand(slice_axis(n, kept, 2, 0, lengths.total, 1)) for kept in (key, value))
+    if n.scope.shares_caches and not isinstance(lengths.past, int):
+        values = _cut(n, values, lengths.past, lengths.new)
     seen = _seen(
         n, lengths
     )  # before the scores, which are then changed where the product stores them
@@ -146,24 +148,24 @@ def _normalized(
 
 
 def _lengths(n: OnnxNode, key: NodeValue) -> _Lengths:
-    """One batch has the length that input 6 says; of several, each has its own, but all begin with a first run."""
+    """Each batch has the length that input 5 says, perhaps less than input 6; all begin with a first run."""
     batch, _, new, _ = key.type.extents
     check_type(n, 5, (batch,))
     total, room = (
         int(n.known_scalar(6)),
         n.type(3).extents[2] if n.has(3) and n.type(3).rank == 4 else 0,
     )
-    past = total - new
+    past, kept = total - new, max(total, room)
     if not 0 <= past <= room:
         raise UserError(f"expected a total length from {new} to {room + new}, got {total}")
-    if batch == 1:
-        return _Lengths(new, total, max(total, room), past)
-    last = n.operand(convert(n, reshape(n, n.value(5), (batch, 1, 1, 1)), ElemKind.I64))
+    last = convert(n, reshape(n, n.value(5), (batch, 1, 1, 1)), ElemKind.I64)
+    if isinstance(last, Tensor) and bool((last.array == total - 1).all()):
+        return _Lengths(new, total, kept, past)
     if not past:
-        end = n.f.create_add(n.name, last, _number(n, 1)).result
-        return _Lengths(new, total, max(total, room), past, end)
-    begins = n.f.create_add(n.name, last, _number(n, 1 - new)).result
-    return _Lengths(new, total, max(total, room), begins)
+        end = n.f.create_add(n.name, n.operand(last), _number(n, 1)).result
+        return _Lengths(new, total, kept, past, end)
+    begins = n.f.create_add(n.name, n.operand(last), _number(n, 1 - new)).result
+    return _Lengths(new, total, kept, begins)
 
 
 def _turned(
@@ -195,33 +197,61 @@ def _kept(n: OnnxNode, index: int, new: NodeValue, lengths: _Lengths) -> NodeVal
         check_type(n, index, (batch, groups, *n.type(index).extents[2:3], size))
         past = [n.value(index)]
     if not isinstance(lengths.past, int):
-        return _gathered_rows(n, past[0], new, lengths)
+        return _written(n, past[0], new, lengths, lengths.past)
     parts = [slice_axis(n, item, 2, 0, lengths.past, 1) for item in past]
     rest = lengths.kept - lengths.past - count
-    zeros = [full(new.type.with_shape((batch, groups, rest, size)), 0)] if rest else []
-    return n.operand(concat(n, [*parts, new, *zeros] if lengths.past else [new, *zeros], 2))
+    tail: Value = full(new.type.with_shape((batch, groups, rest, size)), 0)
+    if rest and n.scope.shares_caches:
+        tail = slice_axis(n, past[0], 2, lengths.past + count, rest, 1)
+    tails = [tail] if rest else []
+    return n.operand(concat(n, [*parts, new, *tails] if lengths.past else [new, *tails], 2))
 
 
-def _gathered_rows(n: OnnxNode, past: Value, new: NodeValue, lengths: _Lengths) -> NodeValue:
-    """The same where batches have pasts of different lengths: rows of the past, of what is new, or a row of zeros."""
-    assert isinstance(lengths.past, NodeValue)
+def _written(
+    n: OnnxNode, past: Value, new: NodeValue, lengths: _Lengths, ends: NodeValue
+) -> NodeValue:
+    """The same where it is known only when the network runs where the past of each batch `ends`."""
     batch, groups, count, size = new.type.extents
     room, f = past.type.extents[2], n.f
-    zeros = full(new.type.with_shape((batch, groups, 1, size)), 0)
-    rows = n.operand(concat(n, [past, new, zeros], 2))
-    places = n.operand(Tensor.of(np.arange(lengths.kept, dtype=np.int64)), f"{n.name}_places")
-    ends = f.create_add(n.name, lengths.past, _number(n, count))
-    shifted = f.create_sub(n.name, f.create_add(n.name, places, _number(n, room)), lengths.past)
-    late = f.create_select(
-        n.name, f.create_lt(n.name, places, ends), shifted, _number(n, room + count)
-    )
-    row = f.create_select(n.name, f.create_lt(n.name, places, lengths.past), places, late)
-    steps = np.arange(batch * groups, dtype=np.int64) * (room + count + 1)
-    bases = n.operand(Tensor.of(steps.reshape(batch, groups, 1, 1)), f"{n.name}_bases")
-    index = f.create_add(n.name, row, bases).result
-    flat = n.operand(reshape(n, rows, (batch * groups * (room + count + 1), size)))
-    picked = f.create_gather(n.name, flat, index, 0).result
-    return n.operand(reshape(n, picked, (batch, groups, lengths.kept, size)))
+    zero = f.create_splat(f"{n.name}_zero", Type(new.type.kind, ()), 0.0).result
+    # One new row is chosen where it belongs, in one pass over memory; several are written after it.
+    row = new if count == 1 else zero
+    parts = []
+    for first, stop, old in ((0, room, n.operand(past)), (room, lengths.kept, zero)):
+        if first == stop:
+            continue
+        numbers = np.arange(first, stop, dtype=np.int64).reshape(1, 1, -1, 1)
+        places = n.operand(Tensor.of(numbers), f"{n.name}_places")
+        rest = old if n.scope.shares_caches else zero
+        after = f.create_select(n.name, f.create_eq(n.name, places, ends), row, rest).result
+        kept = f.create_select(n.name, f.create_lt(n.name, places, ends), old, after).result
+        parts.append(broadcast(n, kept, (batch, groups, stop - first, size)))
+    result = n.operand(concat(n, parts, 2))
+    return result if count == 1 else _with_rows(n, result, new, ends)
+
+
+def _with_rows(n: OnnxNode, kept: NodeValue, new: NodeValue, begins: NodeValue) -> NodeValue:
+    """Keys or values with new rows, in each batch from another one on."""
+    batch, groups, room, size = kept.type.extents
+    count, f = new.type.extents[2], n.f
+    starts = np.arange(batch * groups, dtype=np.int64).reshape(batch, groups, 1, 1) * room
+    steps = np.arange(count, dtype=np.int64).reshape(1, 1, -1, 1)
+    last = f.create_min(n.name, begins, _number(n, room - count))
+    begin = f.create_max(n.name, last, _number(n, 0))
+    index = f.create_add(n.name, begin, n.operand(Tensor.of(starts + steps), f"{n.name}_steps"))
+    lines = n.operand(reshape(n, kept, (batch * groups * room, size)))
+    places = n.operand(reshape(n, index.result, (batch * groups * count,)))
+    updates = n.operand(reshape(n, new, (batch * groups * count, size)))
+    result = f.create_scatter(n.name, lines, places, updates).result
+    return n.operand(reshape(n, result, (batch, groups, room, size)))
+
+
+def _cut(n: OnnxNode, values: NodeValue, past: NodeValue, new: int) -> NodeValue:
+    """Values with zeros after the last one: nobody knows what is there, and NaN times a weight of 0 would be NaN."""
+    numbers = np.arange(values.type.extents[2], dtype=np.int64).reshape(1, 1, -1, 1) - new
+    places = n.operand(Tensor.of(numbers), f"{n.name}_places")
+    zero = n.f.create_splat(f"{n.name}_zero", Type(values.type.kind, ()), 0.0)
+    return n.f.create_select(n.name, n.f.create_lt(n.name, places, past), values, zero).result
 
 
 def _grouped_scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
