@@ -389,6 +389,22 @@ class _Place:
                 layout += [step, n]
         return layout[0] * layout[1], *layout[2:]
 
+    def rows(self, step: int) -> tuple[range, _Place] | None:
+        """The numbers of its rows that begin `step` bytes apart, and the first of them as if it were number 0.
+
+        None where something reaches from one of them into the next.
+        """
+        length, *pairs = self.layout
+        dims = list(zip(pairs[1::2], pairs[::2], strict=True))
+        outer = [n for n, distance in dims if distance == step]
+        inner = [dim for dim in dims if dim[1] != step]
+        number, start = divmod(self.start, step)
+        shape, steps = tuple(n for n, _ in inner), tuple(distance for _, distance in inner)
+        row = _Place(self.base, start, shape, steps, length)
+        if len(outer) > 1 or row.end > step:
+            return None
+        return range(number, number + (outer[0] if outer else 1)), row
+
     def pieces(self) -> Array:
         """The first byte of every piece without gaps, in ascending order, and how long each one is, last."""
         length, *outer = self.layout
@@ -418,10 +434,28 @@ def _clashes(inst: Instruction, places: Sequence[_Place]) -> Iterator[str]:
 
 
 def _share_bytes(a: _Place, b: _Place) -> bool:
-    """Whether two places in one base share a byte: by looking at every piece of both."""
+    """Whether two places in one base share a byte.
+
+    Rows of both that are equally far apart, and longer than none of the distances, are compared by their numbers, and
+    then one row of each: so for most places no piece is looked at. Of others, every piece of both is.
+    """
     if a.end <= b.start or b.end <= a.start or 0 in a.shape or 0 in b.shape:
         return False
-    first, second = a.pieces(), b.pieces()
+    if a.start == b.start:
+        return True
+    step = max((*a.layout[1::2], *b.layout[1::2]), default=0)
+    if step:
+        first, second = a.rows(step), b.rows(step)
+        if first is not None and second is not None:
+            together = range(
+                max(first[0].start, second[0].start), min(first[0].stop, second[0].stop)
+            )
+            return len(together) > 0 and _share_bytes(first[1], second[1])
+    return _share_pieces(a.pieces(), b.pieces())
+
+
+def _share_pieces(first: Array, second: Array) -> bool:
+    """Whether a piece of one place shares a byte with one of another: see `_Place.pieces`."""
     starts, ends = second[:-1], second[:-1] + second[-1]
     after = np.searchsorted(ends, first[:-1], side="right")
     hit = after < len(starts)

@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import gcd
 
 from glowpy.core.strides import strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import Body, literal, register_type
-from glowpy.support.symbolic import Dim, ceil_div, highest, lowest, product
+from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, lowest, product
 
 __all__ = [
     "StackContext",
     "element_steps",
     "emit_loops",
     "emit_members",
+    "emit_nest",
     "emit_stack",
     "linear",
     "merged_axes",
@@ -149,6 +151,35 @@ def emit_loops(
     says where one of them is. Units of work are rounds of the outermost loop.
     """
     axes, counts = merged_axes(shape, steps)
+    place, unroll = _placed(body, axes, inner), _is_unrolled(axes, counts, steps)
+    rounds = _unit_rounds(counts)
+    if not counts or highest(counts[0]) <= rounds:
+        body.nest(counts, place, unroll=unroll)
+    elif len(counts) == 1 and counts[0] % rounds == 0:
+        with _split_loop(body, counts[0] // rounds, 1) as unit:
+            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {rounds}")
+            with body.loop(rounds) as index:
+                place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
+    else:
+        with _split_loop(body, counts[0], rounds) as outer:
+            body.nest(counts[1:], lambda indices: place([outer, *indices]), unroll=unroll)
+
+
+def emit_nest(
+    body: Body,
+    shape: Shape,
+    steps: Sequence[Shape],
+    inner: Callable[[Callable[[Shape], str]], None],
+) -> None:
+    """The same loop nest where a caller has units of its own."""
+    axes, counts = merged_axes(shape, steps)
+    body.nest(counts, _placed(body, axes, inner), unroll=_is_unrolled(axes, counts, steps))
+
+
+def _placed(
+    body: Body, axes: Sequence[int], inner: Callable[[Callable[[Shape], str]], None]
+) -> Callable[[list[str]], None]:
+    """What `inner` writes for the indices of the loops over some axes."""
 
     def place(indices: list[str]) -> None:
         known: dict[Shape, str] = {}
@@ -161,20 +192,16 @@ def emit_loops(
 
         inner(index)
 
-    # Once LLVM has unrolled an innermost loop, it makes vectors of the loop around it, whose elements lie apart.
+    return place
+
+
+def _is_unrolled(axes: Sequence[int], counts: Sequence[Dim], steps: Sequence[Shape]) -> bool:
+    """Whether LLVM may unroll the innermost loop before it makes vectors.
+
+    Then it makes vectors of the loop around it, whose elements lie apart.
+    """
     together = bool(axes) and all(step[axes[-1]] in (0, 1) for step in steps)
-    unroll = len(counts) < 2 or not together or highest(counts[-1]) <= _INTERLEAVED
-    rounds = _unit_rounds(counts)
-    if not counts or highest(counts[0]) <= rounds:
-        body.nest(counts, place, unroll=unroll)
-    elif len(counts) == 1 and counts[0] % rounds == 0:
-        with _split_loop(body, counts[0] // rounds, 1) as unit:
-            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {rounds}")
-            with body.loop(rounds) as index:
-                place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
-    else:
-        with _split_loop(body, counts[0], rounds) as outer:
-            body.nest(counts[1:], lambda indices: place([outer, *indices]), unroll=unroll)
+    return len(counts) < 2 or not together or highest(counts[-1]) <= _INTERLEAVED
 
 
 @contextmanager
@@ -194,10 +221,16 @@ def _unit_rounds(counts: Sequence[Dim]) -> int:
     """
     fewest = ceil_div(_UNIT_ELEMENTS, max(highest(product(counts[1:])), 1))
     if len(counts) == 1:
+        divisor = _known_divisor(counts[0])
         for rounds in range(fewest, 4 * fewest, _VECTOR_ELEMENTS):
-            if counts[0] % rounds == 0:
+            if divisor % rounds == 0:
                 return rounds
     return fewest
+
+
+def _known_divisor(count: Dim) -> int:
+    """The largest number that divides a count whatever the extents, as far as its factors tell."""
+    return gcd(*(factor for _, factor in count.terms)) if isinstance(count, Expr) else count
 
 
 def merged_axes(shape: Shape, steps: Sequence[Shape]) -> tuple[list[int], list[Dim]]:

@@ -103,6 +103,11 @@ class ModuleWriter:
         self._names = UniqueNames()
 
     @property
+    def merges(self) -> bool:
+        """Whether functions may become part of those that call them, since code is to be small."""
+        return self._merge
+
+    @property
     def has_debug_info(self) -> bool:
         """Whether functions tell which line of the IR they come from."""
         return self._debug is not None
@@ -177,6 +182,7 @@ class ModuleWriter:
                 entry = self._debug.entry(body.first_line, scope)
                 text = entry + text.replace(_SCOPE, scope)
             inlining = "alwaysinline" if inline else "" if self._merge else "noinline"
+            inlining += ' "no-builtin-memcpy"' * body.loops_only
             function = _Function(name, body.parameters, text, inlining, self.attached(scope), work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
@@ -251,7 +257,7 @@ class _Function:
     @property
     def inline(self) -> bool:
         """Whether all callers have it inlined."""
-        return self.inlining == "alwaysinline"
+        return self.inlining.startswith("alwaysinline")
 
     @property
     def declaration(self) -> str:
@@ -288,6 +294,8 @@ class Body:
         """What is computed from extents, before all else."""
         self._numbers: dict[Dim | Symbol, str] = {}
         self._pointers: dict[Hashable, str] = {}
+        self.loops_only = False
+        """Whether loops that copy stay loops, and are not made calls."""
         self.first_line = 0
         self._line = 0
         self._lines: list[str] = []

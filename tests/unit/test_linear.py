@@ -15,11 +15,12 @@ from glowpy import Module
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.codegen import generate_llvm
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.type import Type
+from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder
 from glowpy.importer import load
+from glowpy.support.symbolic import symbol
 from tests.unit.test_effort import TYPE, layer
 
 Build = Callable[[int, Function, Placeholder], Operand]
@@ -281,3 +282,22 @@ def test_importing_known_nodes_is_linear_and_cheap() -> None:
     few, many = calls(lambda: load(single)), calls(lambda: load(double))
     assert many <= 2.3 * few
     assert many <= 600 * 280
+
+
+def rows(width: int) -> Module:
+    """One loop over all elements of an open batch, and a tensor in two strided parts."""
+    module = Module()
+    x = module.create_placeholder("x", parse_type(f"f32[n x {width}]", {"n": symbol("n", 1, 64)}))
+    f = module.create_function("main")
+    halves = [f.create_softmax("s", f.create_neg("m", x), 1) for _ in range(2)]
+    whole = f.create_concat("c", halves, 1)
+    f.create_save("save", f.create_exp("e", whole), module.create_placeholder("y", whole.type))
+    return module
+
+
+def test_longer_rows_are_no_more_work(backend: CpuBackend) -> None:
+    """Not for units that are looked for among numbers, nor for the proof of the memory plan."""
+    prepared(backend, rows(64))
+    short, long = rows(64), rows(100_000)
+    few, many = calls(lambda: prepared(backend, short)), calls(lambda: prepared(backend, long))
+    assert many <= 1.3 * few

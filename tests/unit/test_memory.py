@@ -16,7 +16,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
 from glowpy.ir.value import Mutability, Value
-from glowpy.memory import check, plan
+from glowpy.memory import _Place, _share_bytes, check, plan
 from glowpy.support.errors import VerifyError
 from tests.unit.programs import RandomProgram, outcome
 
@@ -362,3 +362,40 @@ def test_random_programs_compute_the_same_with_buffers_in_registers(seed: int) -
     expected = outcome(f)
     for name, array in outcome(f, stacked=True).items():
         np.testing.assert_array_equal(array, expected[name])
+
+
+def _random_place(rng: random.Random) -> _Place:
+    """Rows in a row-major tensor, or any dimensions at small distances."""
+    element, rank = rng.choice([1, 2, 4]), rng.randint(0, 3)
+    shape = [rng.randint(1, 3) for _ in range(rank)]
+    steps = [element * rng.choice([1, 2, 3, 4, 6, 8, 12, 24]) for _ in range(rank)]
+    if rank and rng.random() < 0.5:
+        steps = [element]
+        for size in shape[:0:-1]:
+            steps.insert(0, steps[0] * size * rng.choice([1, 1, 2, 3]))
+    return _Place(
+        Value("base", Type(ElemKind.U8, (999,))),
+        element * rng.randint(0, 12),
+        tuple(shape),
+        tuple(steps),
+        element,
+    )
+
+
+def _bytes_of(place: _Place) -> set[int]:
+    starts = {place.start}
+    for size, step in zip(place.shape, place.steps, strict=True):
+        starts = {start + index * step for start in starts for index in range(size)}
+    return {start + index for start in starts for index in range(place.element)}
+
+
+def test_places_share_bytes_if_and_only_if_a_byte_is_in_both() -> None:
+    rng, shared = random.Random(5), 0
+    for _ in range(3000):
+        a, b = _random_place(rng), _random_place(rng)
+        if rng.random() < 0.5:  # such as other columns of the same matrix
+            b = replace(a, start=b.start)
+        expected = bool(_bytes_of(a) & _bytes_of(b))
+        assert _share_bytes(a, b) == expected, (a, b)
+        shared += expected
+    assert 500 < shared < 2500

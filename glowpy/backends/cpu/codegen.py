@@ -15,6 +15,7 @@ from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, s
 from glowpy.backends.cpu.epilogue import emit_epilogue, written_last
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
+from glowpy.backends.cpu.moves import emit_move, move_of
 from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.walk import boxes_of
 from glowpy.backends.cpu.strategy.work import work_of
@@ -47,6 +48,11 @@ _INLINE_ELEMENTS = 64
 Kernels never are: LLVM takes quadratic time for an entry point that holds many of them.
 """
 
+_INLINE_RUN = 16
+"""A run of more instructions is worth its call."""
+
+_INLINED = 256
+"""So many instructions are inlined into one function at most, for LLVM's sake again: the runs after them are called."""
 
 _COPIED_BYTES = 1 << 16
 """So much of a copy is a unit of work."""
@@ -164,6 +170,7 @@ def _calls(
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
     context = _stack_context(program, kernels, stacked)
+    inlined = 0
     for run in stacked:
         written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
         if written and all(value.type.is_empty for value in written):
@@ -178,8 +185,10 @@ def _calls(
             emit_call(body, run[0], callees)
         else:
             _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
+        inline = _is_inlined(run, _INLINED - inlined)
+        inlined += len(run) if inline else 0
         function = module.function(
-            body, inline=_is_inlined(run), work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
+            body, inline=inline, work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
         )
         yield Call(function, tuple(body.memories), tuple(run), lines[run[0]], body.units)
 
@@ -219,11 +228,16 @@ def _is_immediate(inst: Instruction, context: StackContext) -> bool:
     return isinstance(inst, SplatInst) and inst.result.base in context.immediates
 
 
-def _is_inlined(run: Sequence[Instruction]) -> bool:
-    """Whether a call of the run's function would cost more than the run does; what calls functions belongs to these."""
+def _is_inlined(run: Sequence[Instruction], room: int) -> bool:
+    """Whether a call of the run's function would cost more than the run does; what calls functions belongs to these.
+
+    There is room for so many more instructions.
+    """
     head = run[0]
     if isinstance(head, IfInst | LoopInst):
         return True
+    if len(run) > min(_INLINE_RUN, room):
+        return False
     small = CopyInst | SplatInst | ExtentsInst | DefineInst
     if not (head.has(Trait.ELEMENTWISE) or isinstance(head, small)):
         return False
@@ -329,11 +343,18 @@ def _emit_kernel(
 ) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, units, epilogue."""
     module, symbol, work = body.module, context.symbol(inst), work_of(inst, lanes)
+    move = None if module.merges else move_of(inst)  # a kernel is smaller
     if work.cut is not None:
         first, last = body.split(work.units)
         with body.loop(body.let(f"sub nuw nsw {module.dim} {last}, {first}")) as index:
             unit = body.let(f"add nuw nsw {module.dim} {first}, {index}")
-            call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
+            if move is not None:
+                emit_move(body, move, work.cut, unit)
+            else:
+                call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
+        return
+    if move is not None:
+        emit_move(body, move, None)
         return
     arguments = _arguments(body, inst)
     if inst.has(Trait.UNITS):

@@ -101,6 +101,12 @@ class Cut:
     part: int
     dimension: Dimension
 
+    @property
+    def axis(self) -> int:
+        """The result's own dimension."""
+        assert self.dimension[0] is not None
+        return self.dimension[0].axis
+
     def shape(self, operand: int, value: Value) -> Shape:
         """The shape of an operand's part."""
         along, shape = self.dimension[operand], value.type.shape
