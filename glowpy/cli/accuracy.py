@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -67,8 +68,8 @@ class Accuracy:
     Attributes:
         page: The file for a report; None for none.
         inputs: What is compared on, as `glowpy profile` takes it; empty for no comparison.
-        max_drop: How much worse the network may be, in the unit of the metric; None for no search.
-        metric: `module:function`.
+        max_drop: How much worse the network may be, in the unit of the metric; None for no limit, and no search.
+        metric: `module:function`; empty for none.
         search_file: What a search measured; empty for a file beside the profile.
     """
 
@@ -84,13 +85,12 @@ class Accuracy:
             raise UserError("--report: expected --inputs to compare the networks on")
         if self.max_drop is not None and not self.metric:
             raise UserError("--max-drop: expected --metric MODULE:FUNCTION with it")
-        for option, text in (("--metric", self.metric), ("--search-file", self.search_file)):
-            if text and self.max_drop is None:
-                raise UserError(f"{option}: expected --max-drop with it")
+        if self.search_file and not self.metric:
+            raise UserError("--search-file: expected --metric with it")
 
     def refuse(self, reason: str, others: Mapping[str, str | None] | None = None) -> None:
         """Raises UserError for a reason if networks are to be compared, or if one of the other options is given."""
-        given = {**(others or {}), "--inputs": self.inputs, "--max-drop": self.max_drop is not None}
+        given = {**(others or {}), "--inputs": self.inputs, "--metric": self.metric}
         for option, value in given.items():
             if value:
                 raise UserError(f"{option}: {reason}")
@@ -104,7 +104,7 @@ class Accuracy:
             beside: The file next to which a search keeps what it measured.
         """
         samples = _some_samples(self.inputs, source.ports) if self.inputs else []
-        if self.max_drop is None:
+        if not self.metric:
             searched, conversion = None, method.convert(source.function)
         else:
             searched = self._searched(source, method, samples, beside)
@@ -130,11 +130,9 @@ class Accuracy:
                 score: float = function(network)
                 return score
 
-        assert self.max_drop is not None
+        limit = math.inf if self.max_drop is None else self.max_drop
         try:
-            return search(
-                *(source.function, method, metric, self.max_drop), inputs=samples, state=state
-            )
+            return search(*(source.function, method, metric, limit), inputs=samples, state=state)
         except KeyboardInterrupt:
             click.echo(f"{file} has what was measured: run it again to go on", err=True)
             raise
@@ -190,7 +188,11 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         "--report", "page", type=OutputFile(binary=True), help="An HTML file on the accuracy."
     ),
     click.option("--max-drop", type=float, help="How much lower than in floats the metric may be."),
-    click.option("--metric", default="", help="MODULE:FUNCTION that says how good a network is."),
+    click.option(
+        "--metric",
+        default="",
+        help="MODULE:FUNCTION that says how good a network is, in floats and quantized.",
+    ),
     click.option(
         "--search-file",
         default="",

@@ -91,7 +91,7 @@ def convert(
     expect_type("profile", profile, Profile, "a Profile, such as Profile.load(path) gives")
     expect_type("options", chosen, Options, "Options")
     original = optimized(model)
-    profile.check(original)
+    profile = profile.fitted(original)
     for name in chosen.calibrations:
         profile[name]  # one to calibrate in another way, which has to be there
     backend = backend_of(chosen.backend) if isinstance(chosen.backend, str) else chosen.backend

@@ -280,6 +280,8 @@ def _no_range(value: NodeValue, profile: Profile) -> str:
     if value.type.is_empty:
         return "it has no elements"
     statistics = profile[value.name]
+    if not profile.values[value.name].type:
+        return f"%{value.name} is not in the profile, which is of other extents"
     if not statistics.count:
         return f"%{value.name} never had a finite element"
     odd = statistics.nans or statistics.infinities

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
@@ -39,7 +39,7 @@ import yaml
 
 from glowpy.core.histogram import BINS, Histogram, grid_of
 from glowpy.graph.function import Function
-from glowpy.quantization.signature import Signature
+from glowpy.quantization.signature import Signature, without_extents
 from glowpy.quantization.statistics import Statistics
 from glowpy.support.errors import Diagnostic, LoadError, UserError
 from glowpy.support.html import html_table
@@ -66,7 +66,7 @@ class ProfiledValue:
 
     Attributes:
         name: As the optimized graph, or what it is lowered to, has it.
-        type: Its type, as text.
+        type: Its type, as text; empty for a value that was not profiled, as only other extents have it.
         origin: Where it comes from in the user's model.
         part_of: Of what is only there in the lowered graph: the node of the optimized graph that it is a step of.
         statistics: Of its elements.
@@ -111,13 +111,33 @@ class Profile:
         return html_table(repr(self).strip("<>"), ["value", "type", "origin", "min", "max"], rows)
 
     def check(self, f: Function) -> None:
-        """Raises UserError that says what differs unless this is a profile of the optimized function `f`."""
+        """Raises UserError that says what differs unless this is a profile of the optimized function `f`.
+
+        Inputs may have other extents: what values are like does not depend on how many there are.
+        """
         self.check_signature(Signature.of(f))
+
+    def fitted(self, f: Function) -> Profile:
+        """This profile for the optimized function `f`, as `check` wants it.
+
+        At other extents, it may have values that this one has not: of these, no run is known.
+        """
+        self.check(f)
+        if self.signature.digest == Signature.of(f).digest:
+            return self
+        values = dict(self.values)
+        results = [value for node in f.nodes for value in node.results]
+        for value in (*(parameter.value for parameter in f.parameters), *results):
+            known = values.get(value.name)
+            if known is None or without_extents(known.type) != without_extents(str(value.type)):
+                none = Statistics.none()
+                values[value.name] = ProfiledValue(value.name, "", "", "", none)
+        return replace(self, values=values)
 
     def check_signature(self, other: Signature, what: str = "the model") -> None:
         """Raises UserError that says what differs unless `other` is the network that was profiled."""
         if differences := self.signature.differences(other):
-            notes = [""] * (len(differences) - 1) + ["profile this model, with these shapes"]
+            notes = [""] * (len(differences) - 1) + ["profile this model"]
             raise UserError.of(
                 Diagnostic(f"the profile is not of {what}: {difference}", note=note)
                 for difference, note in zip(differences, notes, strict=True)
@@ -130,6 +150,11 @@ class Profile:
         they cannot be taken out of a histogram again.
         """
         self.check_signature(other.signature, "the same model as the other")
+        if self.values.keys() != other.values.keys():
+            raise UserError(
+                "expected profiles of the same values, and other extents leave others of them",
+                note="profile with the same shapes",
+            )
         if self.samples <= other.samples or other.samples <= self.samples:
             return max(self, other, key=lambda profile: len(profile.samples))
         if shared := self.samples & other.samples:
@@ -194,6 +219,7 @@ class Profile:
         signature = Signature(
             *(str(model["digest"]), str(model["function"])),
             *(dict(model["inputs"]), dict(model["outputs"]), dict(model["operators"])),
+            dict(model.get("weights", {})),
         )
         samples = frozenset(map(str, content["samples"]))
         values: dict[str, ProfiledValue] = {}

@@ -156,7 +156,8 @@ def search(
         model: The network in floats.
         method: How it is quantized; what it keeps in floats stays so.
         metric: How good a network is; higher is better.
-        max_drop: How much worse than in floats the quantized network may be, in the unit of the metric.
+        max_drop: How much worse than in floats the quantized network may be, in the unit of the metric; infinity to
+            have it measured, and nothing searched.
         inputs: What layers are compared on, to rank them; the first SAMPLES that the metric runs if there are none.
         state: What was measured before, and where to remember what is measured.
 
@@ -281,5 +282,7 @@ def _finite(score: object) -> float:
 
 def _budget(drop: float, max_drop: float) -> str:
     """How a drop compares with what is allowed."""
+    if max_drop == math.inf:
+        return f"the drop is {drop:.6g}"
     relation = "within" if drop <= max_drop else "more than"
     return f"the drop is {drop:.6g}, {relation} {max_drop:.6g}"

@@ -166,9 +166,11 @@ def test_refuses(argv: list[str], message: str) -> None:
     assert re.search(message, quantized(*argv, status=1))
 
 
-def test_refuses_a_profile_of_another_shape() -> None:
-    text = said(["quantize", "net.onnx", "--shape", "N=2", "--profile", "p.yaml"], 1)
-    assert "the profile is not of the model: input 'x'" in text
+@pytest.mark.parametrize("shape", ["N=2", "N=1..8"])
+def test_a_profile_serves_other_extents(shape: str) -> None:
+    text = said(["quantize", "net.onnx", "--shape", shape, "--profile", "p.yaml"], 0)
+    same = said(["quantize", "net.onnx", "--shape", "N=1", "--profile", "p.yaml"], 0)
+    assert text == same
 
 
 @pytest.mark.parametrize(
@@ -298,13 +300,24 @@ def test_search() -> None:
     assert len(json.loads(Path("p.search.json").read_text())["searches"]) == 2
 
 
+def test_a_metric_without_a_budget_is_measured() -> None:
+    Path("metric_of_tests.py").write_text(METRIC)
+    argv = ["--metric", "metric_of_tests:likeness", "--search-file", "measured.json"]
+    text = quantized(*argv)
+    assert re.search(r"the metric is \S+, \S+ in floats\nall layers on integers: the drop is", text)
+    searched = figures(*argv)["search"]
+    assert searched["layers_in_floats"] == []
+    (decision,) = searched["decisions"]
+    drop = searched["in_floats"] - searched["score"]
+    assert decision["reason"] == f"the drop is {drop:.6g}"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["--report", "r.html"], "--report: expected --inputs to compare the networks on"),
         (["--max-drop", "1"], "--max-drop: expected --metric MODULE:FUNCTION with it"),
-        (["--metric", "metric_of_tests:likeness"], "--metric: expected --max-drop with it"),
-        (["--search-file", "s.json"], "--search-file: expected --max-drop with it"),
+        (["--search-file", "s.json"], "--search-file: expected --metric with it"),
         (["--inputs", "none"], "--inputs: expected a folder"),
         (["--max-drop", "1", "--metric", "x"], "--metric: expected module:name, got 'x'"),
         (["--max-drop", "1", "--metric", "none:x"], "--metric: there is no module 'none'"),
