@@ -59,18 +59,23 @@ def package_of(name: str) -> str:
     return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
 
 
-def backend_of(name: str, threads: int | None = None) -> Backend:
-    """The backend called `name`, with its default options but for the number of threads.
+def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None = None) -> Backend:
+    """The backend called `name`, with its default options but for those that are given.
 
-    Raises UserError as `backend_class` does, and for a number of threads that the backend has no use for.
+    Raises UserError as `backend_class` does, and for options that the backend does not have.
     """
     cls = backend_class(name)
-    if threads is None:
+    given = {"threads": threads, "low_memory": low_memory}
+    given = {option: value for option, value in given.items() if value is not None}
+    if not given:
         return cls()
     options = cls.options_type
-    if options is None or "threads" not in (option.name for option in fields(options)):
-        raise UserError(f"the {name} backend has no option 'threads'", note="leave it out")
-    return cls(options(threads=threads))
+    known = () if options is None else [option.name for option in fields(options)]
+    for option in given:
+        if option not in known:
+            raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
+    assert options is not None
+    return cls(options(**given))
 
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:

@@ -73,6 +73,8 @@ class InferenceSession:
         limit: How many specialisations are kept.
         threads: How many threads compute, as onnxruntime's `intra_op_num_threads`: 0 for as many as the process may use
             processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
+        low_memory: Keeps weights in the memory of those of the model, where more would be faster; see `CpuOptions`.
+            For a backend that is given by name.
         observer: Sees every instruction of every run, from several threads if runs come from several. Networks are
             compiled with `instrument` if there is one.
         state: Inputs that the session keeps, and the outputs that they are in its next run, such as the cache of a
@@ -99,6 +101,7 @@ class InferenceSession:
         options: CompileOptions | None = None,
         limit: int = 16,
         threads: int | None = None,
+        low_memory: bool | None = None,
         observer: Observer | None = None,
         state: StatePairs | Literal["auto"] | None = None,
         on_compile: Callable[[CompileEvent], object] | None = None,
@@ -107,16 +110,22 @@ class InferenceSession:
     ) -> None:
         expect_type("limit", limit, int, "a number of specialisations")
         expect_type("threads", threads, int | None, "a number of threads")
+        expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
         expect_type("options", options, CompileOptions | None, "CompileOptions")
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
-        if not isinstance(backend, str) and threads is not None:
-            raise UserError(
-                "expected threads among the options of the backend, which is given as an object",
-                note="CpuBackend(CpuOptions(threads=N))",
-            )
+        for name, value in (("threads", threads), ("low_memory", low_memory)):
+            if not isinstance(backend, str) and value is not None:
+                raise UserError(
+                    f"expected {name} among the options of the backend, which is given as an object",
+                    note=f"CpuBackend(CpuOptions({name}={value}))",
+                )
         self._own = isinstance(backend, str)
-        self._backend = backend_of(backend, threads) if isinstance(backend, str) else backend
+        self._backend = (
+            backend_of(backend, threads, low_memory=low_memory)
+            if isinstance(backend, str)
+            else backend
+        )
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
         self._checks = check_indices
         if isinstance(opened, OnnxModel):

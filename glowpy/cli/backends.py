@@ -22,6 +22,7 @@ __all__ = [
     "bound_backend",
     "chosen_backend",
     "exact_option",
+    "low_memory_option",
     "settings_option",
     "target_options",
     "tune_option",
@@ -70,6 +71,15 @@ def exact_option() -> Callable[[F], F]:
         "--exact",
         is_flag=True,
         help="No algorithm that rounds more: products with all their multiplications, long sums in parts.",
+    )
+
+
+def low_memory_option() -> Callable[[F], F]:
+    """The option --low-memory of a verb, for `CpuOptions`."""
+    return click.option(
+        "--low-memory",
+        is_flag=True,
+        help="Weights in the memory that the model has them in, where more would be faster.",
     )
 
 

@@ -14,6 +14,7 @@ from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import (
     backend_option,
     exact_option,
+    low_memory_option,
     machine_code_backend,
     settings_option,
     tune_option,
@@ -128,6 +129,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @backend_option("cpu")
 @settings_option()
 @exact_option()
+@low_memory_option()
 @tune_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
@@ -152,6 +154,7 @@ def bench(
     backend: str,
     settings: tuple[str, ...],
     exact: bool,
+    low_memory: bool,
     tune: float | None,
     as_json: bool,
 ) -> None:
@@ -172,7 +175,7 @@ def bench(
     count = _count(threads, clock)
     chosen = _chosen_core(core, count)
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock)
-    options = CpuOptions(threads=count, exact=exact)
+    options = CpuOptions(threads=count, exact=exact, low_memory=low_memory)
     own = machine_code_backend(backend, replace(options, tune=tune), settings)
     twin = machine_code_backend(backend, replace(options, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):

@@ -21,6 +21,7 @@ from glowpy.bundling.make import outdated
 from glowpy.cli.backends import (
     backend_option,
     exact_option,
+    low_memory_option,
     machine_code_backend,
     target_options,
     tune_option,
@@ -61,6 +62,7 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
 @click.option("--code-model", default="", help="small, medium, ...: what the target has.")
 @exact_option()
+@low_memory_option()
 @tune_option()
 @click.option(
     "--optimize",
@@ -123,6 +125,7 @@ def bundle(
     code_model: str,
     optimize: Optimize,
     exact: bool,
+    low_memory: bool,
     tune: float | None,
     **rest: Any,
 ) -> None:
@@ -158,7 +161,9 @@ def bundle(
         **rest,
     )
     machine = target, cpu, features, float_abi, relocation, code_model, optimize
-    bound = machine_code_backend(backend, CpuOptions(*machine, exact=exact, tune=tune))
+    bound = machine_code_backend(
+        backend, CpuOptions(*machine, exact=exact, low_memory=low_memory, tune=tune)
+    )
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output or Path(), options, bound)
     (_print_json if as_json else _print)(written, tuning_of(bound))

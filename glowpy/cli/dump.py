@@ -10,6 +10,7 @@ from glowpy.cli.backends import (
     backend_option,
     bound_backend,
     exact_option,
+    low_memory_option,
     settings_option,
     target_options,
     tune_option,
@@ -62,6 +63,7 @@ __all__ = ["dump"]
 @settings_option()
 @target_options()
 @exact_option()
+@low_memory_option()
 @tune_option()
 @click.option(
     "--save-constants",
@@ -83,6 +85,7 @@ def dump(
     cpu: str,
     features: str,
     exact: bool,
+    low_memory: bool,
     tune: float | None,
     save_constants: str | None,
     output: str,
@@ -110,7 +113,7 @@ def dump(
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state)
-    own = CpuOptions(target, cpu, features, exact=exact, tune=tune)
+    own = CpuOptions(target, cpu, features, exact=exact, low_memory=low_memory, tune=tune)
     bound = bound_backend(backend, own, settings)
     if form == "onnx":
         with progress(f"{chosen} of {model}"):

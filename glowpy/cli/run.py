@@ -17,6 +17,7 @@ from glowpy.cli.backends import (
     backend_option,
     bound_backend,
     exact_option,
+    low_memory_option,
     settings_option,
     tune_option,
 )
@@ -112,6 +113,7 @@ _STEPS = 16
     help="Threads that compute; 0 for every processor.",
 )
 @exact_option()
+@low_memory_option()
 @tune_option()
 @click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
@@ -304,6 +306,7 @@ def _cpu_options(
     *,
     perf_map: bool,
     exact: bool,
+    low_memory: bool,
     tune: float | None,
     threads: int,
 ) -> CpuOptions:
@@ -312,6 +315,7 @@ def _cpu_options(
         jitdump=str(jitdump or ""),
         perf_map=perf_map,
         exact=exact,
+        low_memory=low_memory,
         tune=tune,
         threads=threads,
     )

@@ -186,6 +186,8 @@ PREPARE = "glowpy.prepare"
 """The entry that says what to compile when a session is made: `batch=1..32 seq=1..512`."""
 FROZEN = "glowpy.frozen"
 """The entry that says, by `1`, that a session is to compile nothing after that."""
+LOW_MEMORY = "glowpy.low_memory"
+"""The entry that says, by `1`, that weights are to take no more memory than the model has them in."""
 
 _TRUE_ANYWAY = {"session.load_model_format": "ONNX", "session.intra_op.allow_spinning": "0"}
 """Entries that say what glowpy does."""
@@ -317,7 +319,7 @@ class SessionOptions(_Options):
                 severity,
             )
         for key, value in self._entries.items():
-            if _TRUE_ANYWAY.get(key) != value and key not in (PREPARE, FROZEN):
+            if _TRUE_ANYWAY.get(key) != value and key not in (PREPARE, FROZEN, LOW_MEMORY):
                 say_once(f"the session config entry '{key}' has no effect", severity)
 
     @property
@@ -328,9 +330,17 @@ class SessionOptions(_Options):
     @property
     def is_frozen(self) -> bool:
         """Whether a session compiles nothing once it is made. Raises InvalidArgument for an entry that does not say."""
-        value = self._entries.get(FROZEN, "0")
+        return self._says(FROZEN)
+
+    @property
+    def has_low_memory(self) -> bool:
+        """Whether weights are to take little memory. Raises InvalidArgument for an entry that does not say."""
+        return self._says(LOW_MEMORY)
+
+    def _says(self, key: str) -> bool:
+        value = self._entries.get(key, "0")
         if value not in ("0", "1"):
-            raise errors.InvalidArgument(f"{FROZEN}: expected 0 or 1, got '{value}'")
+            raise errors.InvalidArgument(f"{key}: expected 0 or 1, got '{value}'")
         return value == "1"
 
     def copy(self) -> SessionOptions:

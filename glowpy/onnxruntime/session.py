@@ -123,6 +123,7 @@ class InferenceSession:
             session = Session(
                 model,
                 threads=self._options.intra_op_num_threads,
+                low_memory=self._options.has_low_memory,
                 observer=self._profiler,
                 check_indices=True,
             )

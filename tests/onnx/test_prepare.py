@@ -15,6 +15,7 @@ import onnxruntime as ort
 import pytest
 
 import glowpy
+from glowpy import CpuBackend, CpuOptions
 from glowpy import onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
@@ -264,6 +265,32 @@ def test_the_options_of_onnxruntime_prepare() -> None:
     options.add_session_config_entry("glowpy.frozen", "yes")
     with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.InvalidArgument):
         drop_in.InferenceSession(content, options)
+
+
+def test_sessions_with_little_memory() -> None:
+    """Winograd's algorithm has larger weights, which none of these takes."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((64, 64, 3, 3)).astype(np.float32)
+    text = "net (float[1, 64, 28, 28] x) => (float[1, 64, 26, 26] y) { y = Conv (x, w) }"
+    model = parsed(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    options = drop_in.SessionOptions()
+    options.add_session_config_entry("glowpy.low_memory", "1")
+    feeds = {"x": rng.standard_normal((1, 64, 28, 28)).astype(np.float32)}
+    sessions = (
+        glowpy.InferenceSession(model, backend=CpuBackend(CpuOptions(exact=True))),
+        glowpy.InferenceSession(model, low_memory=True),
+        drop_in.InferenceSession(model.SerializeToString(), options),
+    )
+    direct, *others = (session.run(None, feeds)[0].tobytes() for session in sessions)
+    assert others == [direct, direct]
+    with pytest.raises(glowpy.UserError, match="no option 'low_memory'"):
+        glowpy.InferenceSession(model, backend="interpreter", low_memory=True)
+    with pytest.raises(glowpy.UserError, match="expected low_memory among the options"):
+        glowpy.InferenceSession(model, backend=CpuBackend(), low_memory=True)
+    options.add_session_config_entry("glowpy.low_memory", "yes")
+    with pytest.raises(drop_in.capi.onnxruntime_pybind11_state.InvalidArgument, match="0 or 1"):
+        drop_in.InferenceSession(model.SerializeToString(), options)
 
 
 def test_the_command_line_fills_the_cache(tmp_path: Path, cache_folder: Path) -> None:

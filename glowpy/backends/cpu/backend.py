@@ -162,7 +162,13 @@ class CpuBackend(Backend):
         Without floating point, stored integers are rounded in integers.
         """
         variant, small = self.target.variant, self.target.machine.small
-        packing = PackProductsPass(variant, small, self.options.exact, self._chooser)
+        packing = PackProductsPass(
+            variant,
+            small,
+            self.options.exact,
+            self._chooser,
+            low_memory=self.options.low_memory,
+        )
         tuner = self._chooser
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
@@ -187,6 +193,7 @@ class CpuBackend(Backend):
             program,
             self.target.variant.machine_for,
             exact=self.options.exact,
+            low_memory=self.options.low_memory,
             measured=tuner.measured if tuner else (),
             tuned=tuner.changed if tuner else (),
         )
@@ -298,7 +305,7 @@ class CpuBackend(Backend):
         kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
         kernels += [operators.identity for operators in operator_sets()]
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
-        target = (*target, str(self.options.exact))
+        target = (*target, str(self.options.exact), str(self.options.low_memory))
         return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
 
     def _tuner(self, seconds: float) -> Tuner:
@@ -321,7 +328,11 @@ class CpuBackend(Backend):
     ) -> Callable[[], float]:
         """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
         own = self.options
-        twin = CpuBackend(CpuOptions(cpu=own.cpu, features=own.features, exact=own.exact))
+        twin = CpuBackend(
+            CpuOptions(
+                cpu=own.cpu, features=own.features, exact=own.exact, low_memory=own.low_memory
+            )
+        )
         twin._chooser = chooser
         stages = Compilation(network.main, twin, CompileOptions(cache=False), ctx)
         return timed_runs(stages.compiled, between)

@@ -37,6 +37,8 @@ class CpuOptions:
         exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
             Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result. Long sums of f32
             are computed in parts of some 1,024 products, which round less.
+        low_memory: Keep weights in no more memory than those of the model: no convolution by Winograd's algorithm,
+            which is faster, and has 1.8 to 7 times the weights.
         tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
             before; 0 uses that alone, None not even that: the model of the processor decides. Results may then differ
             in their last bits from one machine to another, and are the same for any number of threads.
@@ -56,6 +58,7 @@ class CpuOptions:
     jitdump: str = ""
     timed: Timed = ""
     exact: bool = False
+    low_memory: bool = False
     tune: float | None = None
     threads: int = 1
 

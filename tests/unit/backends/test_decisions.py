@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -211,22 +212,23 @@ def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "depth", "stride", "exact", "reason"),
+    ("size", "depth", "stride", "option", "reason"),
     [
-        (56, 32, 2, False, "not by Winograd: it has strides or dilation"),
-        (56, 3, 1, False, "not by Winograd: a vector holds 16 channels, and a sum is over 3"),
-        (56, 32, 1, True, "not by Winograd: products are to be exact"),
+        (56, 32, 2, "", "not by Winograd: it has strides or dilation"),
+        (56, 3, 1, "", "not by Winograd: a vector holds 16 channels, and a sum is over 3"),
+        (56, 32, 1, "exact", "not by Winograd: products are to be exact"),
+        (56, 32, 1, "low_memory", "not by Winograd: weights are to take little memory"),
         (
             3,
             32,
             1,
-            False,
+            "",
             r"not by Winograd: [\d,]+ cycles with patches of \dx\d, more than [\d,]+ directly",
         ),
     ],
 )
 def test_other_algorithms_are_declined_for_a_reason(
-    size: int, depth: int, stride: int, exact: bool, reason: str
+    size: int, depth: int, stride: int, option: str, reason: str
 ) -> None:
     module = Module()
     f = module.create_function("main")
@@ -237,7 +239,8 @@ def test_other_algorithms_are_declined_for_a_reason(
     weights = module.create_constant("w", Tensor.of(filter))
     conv = f.create_convolution("conv", x, weights, bias, *lists, 1)
     f.create_save("save", conv, module.create_placeholder("y", conv.result.type))
-    options = CpuOptions(target="x86_64-linux-gnu", cpu="x86-64-v4", exact=exact)
+    options = CpuOptions(target="x86_64-linux-gnu", cpu="x86-64-v4")
+    options = replace(options, exact=option == "exact", low_memory=option == "low_memory")
     text = compilation(module, CpuBackend(options)).text("strategy")
     assert re.search(rf"\n  {reason}\n", text)
 

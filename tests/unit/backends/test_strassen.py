@@ -108,6 +108,7 @@ def test_a_convolution_of_single_pixels_is_a_product() -> None:
 def test_exact_code_has_all_multiplications() -> None:
     module = network("f32[200x1120]", 1024)
     assert "cpu_matmul" in mnemonics(module, CpuBackend(CpuOptions(exact=True)))
+    assert "cpu_strassen" in mnemonics(module, CpuBackend(CpuOptions(low_memory=True)))
 
 
 def test_infinite_weights_stay_in_their_columns() -> None:

@@ -123,6 +123,7 @@ class PackProductsPass(RewritePass):
     small: bool = False
     exact: bool = False
     chooser: Chooser = BY_MODEL
+    low_memory: bool = False
     name: ClassVar[str] = "pack-products"
     rewrites_quantized: ClassVar[bool] = True
 
@@ -157,7 +158,12 @@ class PackProductsPass(RewritePass):
             n.dilation,
             n.group,
         )
-        decision = self.chooser.choose(n, _conv_ways(n, problem, machine, exact=self.exact))
+        ways = (
+            product_ways(problem, machine)
+            if self.low_memory and prod(n.kernels) > 1
+            else _conv_ways(n, problem, machine, exact=self.exact)
+        )
+        decision = self.chooser.choose(n, ways)
         if isinstance(decision, WinogradDecision):
             return _winograd(f, n, decision, machine.lanes)
         if isinstance(decision, StrassenDecision):

@@ -10,7 +10,11 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuMatmulInst
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import WORTH_TRYING, Problem, cheapest
 from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
-from glowpy.backends.cpu.strategy.winograd import choose_winograd, winograd_decisions
+from glowpy.backends.cpu.strategy.winograd import (
+    WinogradDecision,
+    choose_winograd,
+    winograd_decisions,
+)
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
@@ -28,7 +32,13 @@ class _Decision(Protocol):
 
 
 def declined(
-    inst: Instruction, problem: Problem, machine: Machine, *, exact: bool, tuned: bool
+    inst: Instruction,
+    problem: Problem,
+    machine: Machine,
+    *,
+    exact: bool,
+    low_memory: bool,
+    tuned: bool,
 ) -> Mapping[str, str]:
     """The algorithms that may come to mind for a product, and why each is not taken.
 
@@ -37,6 +47,7 @@ def declined(
         problem: What it computes, in numbers.
         machine: Whose cycles are counted.
         exact: Whether no algorithm is to round more than the plain sum.
+        low_memory: Whether weights are to be no larger than those of the model.
         tuned: Whether it was measured which way is the fastest.
     """
     rule = _declined.get(type(inst))
@@ -47,6 +58,8 @@ def declined(
     def reason(ways: Mapping[str, _Decision], best: _Decision | None) -> str:
         if exact:
             return "products are to be exact"
+        if low_memory and all(isinstance(way, WinogradDecision) for way in ways.values()):
+            return "weights are to take little memory"
         name, way = min(ways.items(), key=lambda item: item[1].cycles)
         if tuned and way.cycles <= WORTH_TRYING * direct:
             return "measured to be slower, or not exact enough"

@@ -142,6 +142,7 @@ def explain(
     machine_for: Callable[[ElemKind], Machine],
     *,
     exact: bool = False,
+    low_memory: bool = False,
     measured: Collection[str] = (),
     tuned: Collection[str] = (),
 ) -> Iterator[Explanation]:
@@ -153,6 +154,7 @@ def explain(
         program: What a backend has compiled.
         machine_for: The model of the processor for a kind.
         exact: Whether no algorithm was to round more than the plain sum.
+        low_memory: Whether weights were to be no larger than those of the model.
         measured: The names of products of which it was measured how they are computed best.
         tuned: Those of them for which another decision is faster than that of the model.
     """
@@ -163,7 +165,9 @@ def explain(
             if type(inst) in _problem_of:
                 problem = _problem_of[type(inst)](inst)
                 known = name in measured
-                reasons |= declined(inst, problem, machine, exact=exact, tuned=known)
+                reasons |= declined(
+                    inst, problem, machine, exact=exact, low_memory=low_memory, tuned=known
+                )
             yield replace(
                 explanation,
                 function="" if called is program else called.ir.name,
