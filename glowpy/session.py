@@ -39,7 +39,7 @@ from glowpy.importer import (
     raise_wrong,
 )
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
-from glowpy.session_state import SessionState
+from glowpy.session_state import SessionState, state_pairs
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.forks import Lock
@@ -154,7 +154,7 @@ class InferenceSession:
         self._model = opened
         self._fresh = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
         self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
-        self._state = SessionState(opened, _state_pairs(opened, state))
+        self._state = SessionState(opened, state_pairs(opened, state))
         inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
         self._dtypes = [
             (info.name, info.dtype, None if info.dtype == info.kind.dtype else info.kind.dtype)
@@ -591,19 +591,6 @@ class InferenceSession:
 def _known(values: Mapping[str, Array]) -> Hashable:
     """Elements that are known, as a part of a key."""
     return tuple([(n, array.tobytes()) for n, array in values.items()]) if values else ()
-
-
-def _state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:
-    """Inputs and the outputs that they are in the next run. Raises UserError where none are found."""
-    if state != "auto":
-        return state or {}
-    if not model.state:
-        raise UserError(
-            "state: no input and output look like state",
-            loc=Loc(model.file),
-            note="name them: state={INPUT: OUTPUT}",
-        )
-    return model.state
 
 
 def _list(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import cast, final
+from typing import Literal, cast, final
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child
+from glowpy.support.loc import Loc
 
-__all__ = ["SessionState"]
+__all__ = ["SessionState", "state_pairs"]
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -226,3 +227,16 @@ def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[st
             raise UserError(f"out, for '{port.name}': expected an array of type {type}, got {got}")
         if not array.flags.writeable:
             raise UserError(f"out, for '{port.name}': expected a writeable array for an output")
+
+
+def state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:
+    """Inputs and the outputs that they are in the next run. Raises UserError where none are found."""
+    if state != "auto":
+        return state or {}
+    if not model.state:
+        raise UserError(
+            "state: no input and output look like state",
+            loc=Loc(model.file),
+            note="name them: state={INPUT: OUTPUT}",
+        )
+    return model.state
