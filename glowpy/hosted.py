@@ -17,7 +17,8 @@ from glowpy.importer.onnx.host.model import HostModel
 from glowpy.importer.onnx.host.node import HostNode, rule_of
 from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
 from glowpy.importer.onnx.host.types import HostInfo, HostValue
-from glowpy.importer.onnx.model import OnnxModel, located, raise_all
+from glowpy.importer.onnx.model import OnnxModel
+from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock

@@ -14,7 +14,7 @@ from glowpy.cli.model import Dims, Shapes, random_array, say_assumed
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo
-from glowpy.importer.onnx.model import located
+from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.signature import check_names
 from glowpy.importer.onnx.unsaid import ASSUMED
 from glowpy.support.errors import LoadError, UserError

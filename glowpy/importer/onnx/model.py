@@ -49,7 +49,6 @@ from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
-    RoundsError,
     Scope,
     SubgraphError,
     SymbolicTensor,
@@ -61,6 +60,7 @@ from glowpy.importer.onnx.node import (
 )
 from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
+from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.rounding import rounded_results
 from glowpy.importer.onnx.settled import settled_results
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
@@ -75,7 +75,7 @@ from glowpy.support.progress import report
 from glowpy.support.remedies import advice, remedied
 from glowpy.support.symbolic import Dim, UndecidedError
 
-__all__ = ["OnnxModel", "build_known", "load", "located", "raise_all", "read_model"]
+__all__ = ["OnnxModel", "build_known", "load", "read_model"]
 
 FOLD_BYTES = 1 << 26
 """Known results of more bytes than this are computed at run time; they would only make the program large."""
@@ -312,25 +312,6 @@ class OnnxModel:
 
 def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
     return {info.name: Declared(info.kind, info.shape) for info in infos}
-
-
-def located(error: UserError, loc: Loc, prefix: str = "") -> UserError:
-    """The error, with `loc` and `prefix` in the diagnostics that have no location."""
-    error.diagnostics = [
-        diagnostic
-        if diagnostic.loc
-        else replace(diagnostic, message=f"{prefix}{diagnostic.message}", loc=loc)
-        for diagnostic in error.diagnostics
-    ]
-    return error
-
-
-def raise_all(errors: list[UserError]) -> None:
-    """Raises one error for all, if there are any: an UnsupportedError or RoundsError iff all of them are."""
-    if errors:
-        kinds = (RoundsError, UnsupportedError, UserError)
-        kind = next(k for k in kinds if all(isinstance(error, k) for error in errors))
-        raise kind.of(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
 def build_known(model: OnnxModel, types: Mapping[str, Type]) -> Module:

@@ -23,9 +23,10 @@ from glowpy.importer.onnx.host.types import (
     element_types,
     is_numeric,
 )
-from glowpy.importer.onnx.model import OnnxModel, located, raise_all
+from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.order import place_of
+from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
