@@ -23,6 +23,7 @@ __all__ = [
     "BACKENDS",
     "backend_class",
     "backend_of",
+    "backend_with",
     "compilation",
     "compile",
     "compile_or_recall",
@@ -76,6 +77,21 @@ def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None
             raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
     assert options is not None
     return cls(options(**given))
+
+
+def backend_with(
+    backend: str | Backend, threads: int | None, *, low_memory: bool | None
+) -> Backend:
+    """A backend by its name, with these options. Raises UserError for options of one that is there already."""
+    if isinstance(backend, str):
+        return backend_of(backend, threads, low_memory=low_memory)
+    for name, value in (("threads", threads), ("low_memory", low_memory)):
+        if value is not None:
+            raise UserError(
+                f"expected {name} among the options of the backend, which is given as an object",
+                note=f"CpuBackend(CpuOptions({name}={value}))",
+            )
+    return backend
 
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:

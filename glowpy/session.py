@@ -22,7 +22,7 @@ import numpy as np
 from glowpy.assumptions import Assumptions, Plan
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_of, compile_or_recall
+from glowpy.engine import backend_with, compile_or_recall
 from glowpy.executable import CompiledFunction, Observer, input_misfit
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
@@ -115,7 +115,7 @@ class InferenceSession:
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
         self._own = isinstance(backend, str)
-        self._backend = _backend_with(backend, threads, low_memory=low_memory)
+        self._backend = backend_with(backend, threads, low_memory=low_memory)
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
         self._checks = check_indices
         if isinstance(opened, OnnxModel):
@@ -581,21 +581,6 @@ class InferenceSession:
 def _known(values: Mapping[str, Array]) -> Hashable:
     """Elements that are known, as a part of a key."""
     return tuple([(n, array.tobytes()) for n, array in values.items()]) if values else ()
-
-
-def _backend_with(
-    backend: str | Backend, threads: int | None, *, low_memory: bool | None
-) -> Backend:
-    """A backend by its name, with these options. Raises UserError for options of one that is there already."""
-    if isinstance(backend, str):
-        return backend_of(backend, threads, low_memory=low_memory)
-    for name, value in (("threads", threads), ("low_memory", low_memory)):
-        if value is not None:
-            raise UserError(
-                f"expected {name} among the options of the backend, which is given as an object",
-                note=f"CpuBackend(CpuOptions({name}={value}))",
-            )
-    return backend
 
 
 def _list(names: Sequence[str]) -> str:
