@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     )
     from glowpy.support.progress import reporting
 
+    __version__: str
+
 __all__ = [
     "Backend",
     "BundleOptions",
@@ -127,6 +129,15 @@ _RULES = "glowpy.ops"
 """What the tables of rules are filled from. The module of a backend imports the rules for the backend's own."""
 
 
+def _version() -> str:
+    """That of the installed package; a checkout that is not installed has none of its own."""
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version("glowpy"))
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
 def _fill() -> None:
     import_module(_RULES)
     Rules.fill = staticmethod(lambda: None)
@@ -139,6 +150,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for a public one
 
     def __getattr__(name: str) -> Any:
         """The public name, imported now and kept (PEP 562)."""
+        if name == "__version__":
+            return _version()
         if name not in _HOME_OF:
             raise AttributeError(f"module 'glowpy' has no attribute '{name}'")
         value = getattr(import_module(_HOME_OF[name]), name)

@@ -19,6 +19,7 @@ from glowpy.ir.value import Value
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
 from glowpy.support.limits import within_limits
+from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Symbol, static
 
 __all__ = [
@@ -83,7 +84,7 @@ _MAX_KNOWN = 256
 """Of so many sets of shapes it is remembered what symbols are."""
 
 
-class Executable(ABC):
+class Executable(ProcessBound, ABC):
     """A network ready to run. Immutable and shared by any number of instances and threads.
 
     Calling it runs it on an instance of its own pool: `outputs = executable({"x": array})`. Of a network with
@@ -375,7 +376,7 @@ class CompiledFunction(Executable):
     """Sees every instruction, if the function was compiled with `instrument`."""
 
 
-class Instance:
+class Instance(ProcessBound):
     """Memory to run a network in. Not for several threads at once; make one instance each.
 
     `instance["x"]` is the array an input or output lives in: write inputs there, call `run`, read

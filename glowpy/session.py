@@ -46,6 +46,7 @@ from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
+from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import UndecidedError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _FEW_VALUES = 4
 """After so many values of what chooses branches, the session chooses them itself."""
 
 
-class InferenceSession:
+class InferenceSession(ProcessBound):
     """Runs an ONNX model, with the calling conventions of onnxruntime. Safe from several threads.
 
     A session with state runs once at a time: each run goes on where the one before it ended.

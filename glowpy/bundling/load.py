@@ -34,6 +34,7 @@ from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
+from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Dim
 
 __all__ = ["LoadedBundle", "LoadedNetwork", "load_bundle"]
@@ -144,7 +145,7 @@ class LoadedNetwork(Executable):
 
 
 @final
-class LoadedBundle:
+class LoadedBundle(ProcessBound):
     """A shared bundle, ready to run.
 
     A bundle of one network is called itself, `outputs = bundle({"x": array})`; the networks of others are in

@@ -33,6 +33,7 @@ from glowpy.cli.profile import profile
 from glowpy.cli.quantize import quantize
 from glowpy.cli.run import run_model
 from glowpy.cli.targets import targets
+from glowpy.cli.verb import Described
 from glowpy.cli.verify import verify
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.limits import of_limits
@@ -47,7 +48,7 @@ def _version() -> str:
         return "(a checkout that is not installed)"
 
 
-class _Interruptible(click.Group):
+class _Interruptible(Described, click.Group):
     """Verbs that end as soon as they are interrupted; click alone would write an empty line then."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -105,12 +106,11 @@ def _invoke(argv: Sequence[str]) -> int:
     except UserError as error:
         click.echo(f"error: {error}", err=True)
         return 1
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except click.ClickException as error:
-        is_help = isinstance(error, click.exceptions.NoArgsIsHelpError)
-        click.echo(f"{'' if is_help else 'error: '}{error.format_message()}", err=True)
-        if isinstance(error, click.UsageError) and error.ctx is not None and not is_help:
-            click.echo(f"note: see {error.ctx.command_path} --help", err=True)
-        return 1
+        return _misused(error)
     except click.Abort:
         click.echo("interrupted", err=True)
         return INTERRUPTED
@@ -118,15 +118,24 @@ def _invoke(argv: Sequence[str]) -> int:
         # The reader went away: `glowpy dump ... | head`. Python would complain again when it flushes at exit.
         sys.stdout = None
         return 0
-    except InternalError as error:
-        return _bug(str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the user must be told so
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return _disk_full(error)
-        if (limit := of_limits(error)) is not None:
-            click.echo(f"error: {limit}", err=True)
-            return 1
-        return _bug(_UNEXPECTED)
+        return _unexpected(error)
+
+
+def _misused(error: click.ClickException) -> int:
+    click.echo(f"error: {error.format_message()}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"note: see {error.ctx.command_path} --help", err=True)
+    return 1
+
+
+def _unexpected(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return _disk_full(error)
+    if (limit := of_limits(error)) is not None:
+        click.echo(f"error: {limit}", err=True)
+        return 1
+    return _bug(str(error) if isinstance(error, InternalError) else _UNEXPECTED)
 
 
 def _disk_full(error: OSError) -> int:

@@ -10,7 +10,8 @@ from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, chosen_backend, settings_option
 from glowpy.cli.completion import Items, beginning, complete_file, complete_target
-from glowpy.cli.files import read_text
+from glowpy.cli.files import read_constants, read_text
+from glowpy.cli.model import constants_option
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
 from glowpy.cli.verb import Verb
@@ -49,6 +50,7 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
     help="Names of passes with commas between them.",
     shell_complete=_complete_passes,
 )
+@constants_option()
 @backend_option("interpreter", "Whose passes to know, and what lower keeps.")
 @settings_option()
 @click.option(
@@ -70,6 +72,7 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
 def opt(
     file: str | None,
     passes: str,
+    constants: str,
     backend: str,
     settings: tuple[str, ...],
     target: str,
@@ -86,6 +89,7 @@ def opt(
       glowpy opt --list
       glowpy opt net.glow -p fold-transpose,dce
       glowpy dump model.onnx | glowpy opt - -p dce --explain
+      glowpy opt model.glow --constants model.npz -p constant-fold
       glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
     driver = OptDriver(bound_backend(backend, CpuOptions(target), settings))
@@ -110,7 +114,8 @@ def opt(
     if print_after:
         ctx.after_pass = lambda name, f, changed: _print_after(print_after, name, f, changed)
     shown = "<stdin>" if file == "-" else file
-    click.echo(driver.run(read_text(file), shown, names, ctx), nl=False)
+    blobs = read_constants(constants) if constants else {}
+    click.echo(driver.run(read_text(file), shown, names, ctx, blobs), nl=False)
 
 
 def _summary(item: object) -> str:

@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 from glowpy.backend import Backend
+from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS, known_instructions, known_nodes
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
@@ -104,7 +105,14 @@ class OptDriver:
         note = f"did you mean {closest[0]}? {listing}" if closest else listing
         raise UserError(f"unknown pass '{name}'", note=note)
 
-    def run(self, text: str, file: str, names: Sequence[str], ctx: PassContext) -> str:
+    def run(
+        self,
+        text: str,
+        file: str,
+        names: Sequence[str],
+        ctx: PassContext,
+        blobs: Mapping[str, Array] | None = None,
+    ) -> str:
         """The text of what `text` spells after the named passes and stages.
 
         Args:
@@ -112,13 +120,14 @@ class OptDriver:
             file: Its name for error messages.
             names: Keys of `passes`, in order.
             ctx: Verifies, prints, explains and times as for any compilation.
+            blobs: The elements of constants that the text shows only the digest of, by that.
 
         Raises UserError for a syntax error, an unknown pass and one for another level, VerifyError
         for broken rules.
         """
         for name in names:
             self.named(name)
-        subject = self._parsed(text, file)
+        subject = self._parsed(text, file, blobs or {})
         _verify(subject)
         for name in names:
             stage = self._stages.get(name)
@@ -126,14 +135,14 @@ class OptDriver:
             _verify(subject)
         return _printed(subject)
 
-    def _parsed(self, text: str, file: str) -> Subject:
+    def _parsed(self, text: str, file: str, blobs: Mapping[str, Array]) -> Subject:
         match Lexer(text, file).peek.text:
             case "irfunction":
                 return parse_irfunction(text, file, extra=self._instructions)
             case "memory":
                 return parse_plan(text, file)
             case _:
-                return parse_module(text, file, extra=self._nodes)
+                return parse_module(text, file, extra=self._nodes, blobs=blobs)
 
     def _run(self, name: str, subject: Subject, ctx: PassContext) -> Subject:
         if isinstance(subject, Module) and name in self._graph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ from click.shell_completion import CompletionItem
 from glowpy.support.cache_folder import parse_bytes
 from glowpy.support.output_files import check_output_file, check_output_folder
 
-__all__ = ["Bytes", "Number", "OptionalChoice", "OutputFile", "OutputFolder", "Verb", "VerbGroup"]
+__all__ = [
+    "Bytes",
+    "Described",
+    "Number",
+    "OptionalChoice",
+    "OutputFile",
+    "OutputFolder",
+    "Verb",
+    "VerbGroup",
+]
 
 
 class Verb(click.Command):
@@ -27,7 +37,25 @@ class Verb(click.Command):
         formatter.write(f"\n{textwrap.indent(text, '  ')}\n")
 
 
-class VerbGroup(Verb, click.Group):
+class Described(click.Group):
+    """A group whose help has the whole first sentence of each of its verbs; click alone cuts it to a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the verbs and what they do."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, _first_sentence(one.help or "")) for name, one in commands if one]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _first_sentence(text: str) -> str:
+    """Up to a full stop that ends it, or a line without words."""
+    paragraph = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    sentence = re.match(r".*?[.?](?= [A-Z]|$)", paragraph)
+    return sentence[0] if sentence else paragraph
+
+
+class VerbGroup(Verb, Described, click.Group):
     """A verb with verbs of its own."""
 
 

@@ -186,7 +186,7 @@ def _read_node(
     mnemonic = lexer.peek
     cls = classes.get(lexer.take("word"))
     if cls is None:
-        raise lexer.error(f"unknown node '{mnemonic.text}'", mnemonic)
+        raise lexer.unknown("node", mnemonic, classes)
     schema = cls.SCHEMA
     lexer.expect("(")
     inputs: list[NodeValue] = []

@@ -116,7 +116,7 @@ def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: I
     mnemonic = lexer.peek
     cls = classes.get(lexer.take("word"))
     if cls is None:
-        raise lexer.error(f"unknown instruction '{mnemonic.text}'", mnemonic)
+        raise lexer.unknown("instruction", mnemonic, classes)
     loc = lexer.loc(start)
     if issubclass(cls, ValueInstruction) != (name is not None):
         raise lexer.error(

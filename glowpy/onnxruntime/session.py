@@ -37,6 +37,7 @@ from glowpy.onnxruntime.values import OrtValue, OrtValueVector
 from glowpy.preparation import parse_ranges
 from glowpy.session import InferenceSession as Session
 from glowpy.support.errors import GlowError
+from glowpy.support.process_bound import ProcessBound
 
 __all__ = ["InferenceSession"]
 
@@ -47,7 +48,7 @@ Callback = Callable[[list[Array], Any, str], object]
 
 
 @final
-class InferenceSession:
+class InferenceSession(ProcessBound):
     """Runs an ONNX model on the CPU. Safe from several threads.
 
     Args:

@@ -21,12 +21,13 @@ from glowpy.program.source import explained
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits
+from glowpy.support.process_bound import ProcessBound
 
 __all__ = ["ProgramFunction", "function"]
 
 
 @final
-class ProgramFunction:
+class ProgramFunction(ProcessBound):
     """A Python function as linear portions of machine code, and instructions that link them.
 
     Called with arrays, numbers and tuples of such, gives such. Numbers take the element kind of the tensors that they

@@ -134,8 +134,8 @@ def write_fault(folder: Path) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """The number that 65536, 64K, 512M or 4G says. Raises ValueError for anything else."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)", text.strip().upper(), re.ASCII)
+    """The number that 65536, 64K, 64KB, 64KiB, 512M or 4G says. Raises ValueError for anything else."""
+    match = re.fullmatch(r"(\d+) ?([KMGT]?)(?:I?B)?", text.strip().upper(), re.ASCII)
     if match is None:
         raise ValueError(f"expected a number of bytes such as 65536, 64K or 1M, got '{text}'")
     return int(match[1]) * _UNITS[match[2]]

@@ -6,10 +6,11 @@ Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuat
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from glowpy.support.errors import UserError
@@ -129,12 +130,19 @@ class Lexer:
         column = start - (self._text.rfind("\n", 0, start) + 1) + 1
         return Loc(self._file, line, column)
 
-    def error(self, message: str, token: Token | None = None) -> UserError:
+    def unknown(self, what: str, token: Token, known: Iterable[str]) -> UserError:
+        """The error for a word that names none of `known`, with the closest of them."""
+        closest = difflib.get_close_matches(token.text, known, 1)
+        note = f"did you mean {closest[0]}?" if closest else ""
+        return self.error(f"unknown {what} '{token.text}'", token, note)
+
+    def error(self, message: str, token: Token | None = None, note: str = "") -> UserError:
         """A syntax error at `token` (default: the next one), for the caller to raise."""
         loc = self.loc(token)
         lines = self._text.splitlines()
         source = lines[loc.line - 1] if loc.line <= len(lines) else ""
-        return UserError(message, loc=loc, context=f"{source}\n{' ' * (loc.column - 1)}^")
+        context = f"{source}\n{' ' * (loc.column - 1)}^"
+        return UserError(message, loc=loc, context=context, note=note)
 
     def at(self, text: str) -> bool:
         """Whether the next token is the punctuation or word `text`."""

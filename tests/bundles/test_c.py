@@ -250,6 +250,33 @@ def test_cmake(emit: str, weights: str, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[1].startswith("y: ")
 
 
+PROJECT = """cmake_minimum_required(VERSION 3.13)
+project(app C)
+add_subdirectory(bundle)
+add_subdirectory(part)
+"""
+PART = """add_executable(app app.c)
+target_link_libraries(app PRIVATE net)
+"""
+APP = '#include "net.h"\nint main(void) { return net == 0; }\n'
+
+
+@pytest.mark.parametrize("emit", ["obj", "lib", "shared"])
+def test_cmake_as_a_part_of_a_project(emit: str, tmp_path: Path) -> None:
+    """The library is known outside of its folder, and the example is not built."""
+    need("cmake", "cc")
+    make(tmp_path / "bundle", emit=emit, weights="embedded")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    (tmp_path / "part/CMakeLists.txt").write_text(PART)
+    (tmp_path / "part/app.c").write_text(APP)
+    for words in (("-S", ".", "-B", "build"), ("--build", "build")):
+        done = command(tmp_path, "cmake", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert command(tmp_path, "build/part/app").returncode == 0
+    assert not list(tmp_path.rglob("net_example"))
+
+
 def test_gnu_as_assembles_the_text_with_debug_information(tmp_path: Path) -> None:
     need("gcc", "readelf")
     make(tmp_path, emit="asm", debug=True)

@@ -143,7 +143,8 @@ def _read(path: Path) -> Source:
             what = "it is no file" if path.exists() else "there is no such file"
             raise LoadError(f"cannot read '{path}': {what}")
     except (OSError, ValueError) as error:
-        raise LoadError(f"cannot read '{path}': {error}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise LoadError(f"cannot read '{path}': {reason}") from None
     file = InFile(path)
     if file.size > MAX_FILE:
         _check_foreign(path, path.name)

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,8 +88,18 @@ def test_a_wrong_command_line_is_exit_code_1(argv: list[str], message: str) -> N
 
 def test_without_a_verb_there_is_help() -> None:
     status, out, err = command()
-    assert (status, out) == (1, "")
-    assert err.startswith("Usage: glowpy")
+    assert (status, err) == (0, "")
+    assert out.startswith("Usage: glowpy")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["cache", "--help"]])
+def test_what_verbs_do_is_said_in_whole_sentences(argv: list[str]) -> None:
+    _, out, _ = command(*argv)
+    said = out.partition("Commands:\n")[2]
+    assert "..." not in said
+    entries = re.split(r"\n(?=  \w)", f"\n{said.rstrip()}")[1:]
+    assert len(entries) == (len(main.VERBS) if argv == ["--help"] else 4)
+    assert all(entry.endswith((".", "?")) for entry in entries)
 
 
 class FullDisk(io.StringIO):

@@ -3,11 +3,16 @@
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import glowpy
+from glowpy.cli.files import write_constants
 from glowpy.cli.main import run
 from glowpy.cli.opt_driver import OptDriver
+from glowpy.core.tensor import Tensor
 from glowpy.engine import BACKENDS, backend_of
+from glowpy.graph.printer import print_module
 
 TEXT = """\
 module {
@@ -111,3 +116,30 @@ def test_reads_what_dump_writes_of_a_backends_own_operators(tmp_path: Path, stag
     assert "cpu_matmul" in dumped.getvalue()
     assert run(["opt", "-"], io.StringIO(dumped.getvalue()), again) == 0
     assert again.getvalue() == dumped.getvalue()
+
+
+def test_elements_of_constants_come_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that passes that compute with them have them, as in the text of a model with large weights."""
+    monkeypatch.chdir(tmp_path)
+    weights = np.arange(600, dtype=np.float32)
+    module = glowpy.Module()
+    f, y = module.create_function("main"), glowpy.parse_type("f32[600]")
+    constant = module.create_constant("w", weights)
+    f.create_save("save", f.create_neg("n", constant), module.create_placeholder("y", y))
+    Path("net.glow").write_text(print_module(module))
+    write_constants("net.npz", module.constants)
+    passes = ["opt", "net.glow", "-p", "constant-fold"]
+    out, err = io.StringIO(), io.StringIO()
+    assert run([*passes, "--constants", "net.npz"], io.StringIO(), out, err) == 0
+    assert "neg" not in out.getvalue()
+    assert Tensor.of(-weights).digest() in out.getvalue()
+
+
+def test_the_closest_word_is_named() -> None:
+    text = "module {\n  placeholder %x : f32[2]\n  function @f { %y = rellu(%x) : f32[2] }\n}\n"
+    out = io.StringIO()
+    assert run(["opt", "-"], io.StringIO(text), out) == 1
+    assert "unknown node 'rellu'" in out.getvalue()
+    assert out.getvalue().rstrip().endswith("note: did you mean relu?")

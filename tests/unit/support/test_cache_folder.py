@@ -184,13 +184,23 @@ def test_nothing_is_kept_with_a_limit_of_nothing(
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("0", 0), ("65536", 65536), ("64K", 1 << 16), (" 3g", 3 << 30)]
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("65536", 65536),
+        ("64K", 1 << 16),
+        (" 3g", 3 << 30),
+        ("8KB", 1 << 13),
+        ("32KiB", 1 << 15),
+        ("9 MB", 9 << 20),
+        ("7B", 7),
+    ],
 )
 def test_numbers_of_bytes(text: str, number: int) -> None:
     assert parse_bytes(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1.5G", "12X", "K", "٣"])
+@pytest.mark.parametrize("text", ["", "-1", "1.5G", "12X", "K", "KB", "3KBB", "3IB2", "٣"])
 def test_what_is_no_number_of_bytes(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number of bytes"):
         parse_bytes(text)

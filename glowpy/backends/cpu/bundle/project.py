@@ -320,7 +320,7 @@ def cmake_text(options: BundleOptions, library: str) -> str:
     kind = {"obj": "OBJECT", "lib": "STATIC", "shared": "SHARED"}[options.emit]
     place = "IMPORTED_OBJECTS" if options.emit == "obj" else "IMPORTED_LOCATION"
     target = (
-        f"add_library({name} {kind} IMPORTED)\n"
+        f"add_library({name} {kind} IMPORTED GLOBAL)\n"
         f"set_target_properties({name} PROPERTIES {place} ${{CMAKE_CURRENT_LIST_DIR}}/{library})"
     )
     return (
@@ -329,6 +329,8 @@ def cmake_text(options: BundleOptions, library: str) -> str:
         f"project({name} C)\n"
         f"{target}\n"
         f"target_include_directories({name} INTERFACE ${{CMAKE_CURRENT_LIST_DIR}})\n"
-        f"add_executable({name}_example main.c{f' {name}.debug.c' if options.instrument == 'debug' else ''})\n"
-        f"target_link_libraries({name}_example PRIVATE {name})\n"
+        "if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)  # not by add_subdirectory\n"
+        f"  add_executable({name}_example main.c{f' {name}.debug.c' if options.instrument == 'debug' else ''})\n"
+        f"  target_link_libraries({name}_example PRIVATE {name})\n"
+        "endif()\n"
     )
