@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 from classgen.dsl import SpecError
-from classgen.generate import render_all, render_package
+
+_REMEDY = "pip install 'jinja2>=3.1' 'ruff==0.17.*', which is the extra classgen of glowpy"
 
 
 def main() -> int:
-    """Returns 1 if a spec is wrong, or if `--check` finds a file that differs from what the specs say."""
+    """Returns 1 if a spec is wrong, if jinja2 or ruff is missing, or if `--check` finds a file that is out of date."""
     parser = argparse.ArgumentParser(prog="classgen", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
@@ -29,7 +30,19 @@ def main() -> int:
     options = parser.parse_args()
     check: bool = options.check
     try:
+        from classgen.generate import render_all, render_package  # noqa: PLC0415 - needs jinja2
+
         texts = render_package(options.package) if options.package else render_all()
+    except ModuleNotFoundError as error:
+        if error.name != "jinja2":
+            raise
+        sys.stderr.write(f"error: classgen needs jinja2, which is not installed\nnote: {_REMEDY}\n")
+        return 1
+    except FileNotFoundError as error:
+        if Path(error.filename or "").name != "ruff":
+            raise
+        sys.stderr.write(f"error: classgen needs ruff, which is not installed\nnote: {_REMEDY}\n")
+        return 1
     except SpecError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

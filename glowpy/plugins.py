@@ -24,7 +24,7 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.schema import Trait
+from glowpy.core.schema import AttrSpec, Trait
 from glowpy.graph.infer import infer
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import NODES
@@ -102,7 +102,8 @@ def load_plugin(plugin: Plugin) -> type[Backend]:
     if not (inspect.isclass(loaded) and issubclass(loaded, Backend)):
         raise UserError(f"{where}: expected a class that derives from Backend, got {loaded!r}")
     if faults := _faults(plugin.name, loaded):
-        raise UserError(f"{where}: {'; '.join(faults)}", note="update or uninstall the package")
+        note = _what_to_write(loaded.nodes, loaded.instructions)
+        raise UserError(f"{where}: {'; '.join(faults)}", note=note)
     verify_as_declared(loaded.nodes, loaded.instructions)
     return loaded
 
@@ -198,6 +199,45 @@ def missing_rules(
     return missing
 
 
+_KINDS = {
+    "ints": "tuple[int, ...]",
+    "dim": "Dim",
+    "dims": "tuple[Dim, ...]",
+    "flag": "bool",
+    "text": "str",
+    "function": "str",
+}
+"""The kinds of attributes that Python calls otherwise."""
+
+
+def _what_to_write(nodes: Sequence[type[Node]], instructions: Sequence[type[Instruction]]) -> str:
+    """What the author of a package writes next: the first rule that is missing, with its arguments."""
+    other = "update or uninstall the package, or mend it if it is yours: docs/backends.md"
+    for node in nodes:
+        schema = node.SCHEMA
+        if (
+            schema.results
+            and not {Trait.ELEMENTWISE, Trait.TYPED} & schema.traits
+            and node not in infer
+        ):
+            arguments = [f"{name}: Type" for name in schema.inputs]
+            return _rule("infer", node.__name__, arguments, schema.attrs, "Type")
+    missing = interpret.missing(instructions)
+    for inst in (inst for inst in instructions if inst in missing):
+        arguments = [f"{operand.name}: Tensor" for operand in inst.SCHEMA.operands]
+        return _rule("interpret", inst.__name__, arguments, inst.SCHEMA.attrs, "None")
+    return other
+
+
+def _rule(
+    table: str, cls: str, arguments: Sequence[str], attrs: Sequence[AttrSpec], result: str
+) -> str:
+    """A rule as its author begins to write it."""
+    keywords = ["*", *(f"{attr.name}: {_KINDS.get(attr.kind, attr.kind)}" for attr in attrs)]
+    shown = ", ".join([*arguments, *(keywords if attrs else [])])
+    return f"write it in a module that the package imports: @{table}({cls}) above def rule({shown}) -> {result}"
+
+
 def register_operators(operators: OperatorSet) -> None:
     """Makes importer and backends know operators of the caller's own, as an installed package would.
 
@@ -207,7 +247,10 @@ def register_operators(operators: OperatorSet) -> None:
     if any(own is operators for own in operator_sets()):
         return
     if faults := _operator_faults(operators):
-        raise UserError(f"the operators of '{operators.domain}': {'; '.join(faults)}")
+        raise UserError(
+            f"the operators of '{operators.domain}': {'; '.join(faults)}",
+            note=_what_to_write(operators.nodes, operators.instructions),
+        )
     verify_as_declared(operators.nodes, operators.instructions)
     add_operators(operators)
 

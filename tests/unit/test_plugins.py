@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import os
@@ -471,14 +472,69 @@ def test_generated_files_are_up_to_date() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_documentation_shows_the_package_as_it_is() -> None:
-    """The paragraphs of a block are all from one file; the page may leave out others."""
+def _plain(file: Path) -> str:
+    """What it says; of Python, whatever the length of lines that its folder's project wants."""
+    text = file.read_text()
+    return ast.dump(ast.parse(text)) if file.suffix == ".py" else text
+
+
+def test_the_files_of_the_page_are_the_package(tmp_path: Path) -> None:
+    """Who copies them all and runs classgen has it: these files, which are installed by the other tests."""
     page = (PACKAGE.parents[1] / "docs" / "backends.md").read_text()
-    blocks = re.findall(r"^```(?:py|c|toml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    files = [
-        file.read_text() for file in PACKAGE.rglob("*") if file.suffix in (".py", ".c", ".toml")
-    ]
-    assert len(blocks) == 6
-    for block in blocks:
-        parts = [part.strip("\n") for part in block.split("\n\n")]
-        assert any(all(part in text for part in parts) for text in files), block
+    found = re.findall(r"^```(?:py|c|toml) (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for name, text in found:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert not re.search(r"^```(?:py|c|toml)$", page, re.MULTILINE), "each has a name"
+    command = [sys.executable, "-m", "classgen", "--package", str(tmp_path / "glowpy_fused")]
+    done = subprocess.run(
+        command, cwd=PACKAGE.parents[1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    suffixes = (".py", ".c", ".h", ".toml")
+    files, copies = (
+        {
+            str(file.relative_to(folder)): _plain(file)
+            for file in folder.rglob("*")
+            if file.suffix in suffixes
+        }
+        for folder in (PACKAGE, tmp_path)
+    )
+    assert files == copies
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "ruff"])
+def test_classgen_says_what_it_needs(tmp_path: Path, missing: str) -> None:
+    if missing == "jinja2":
+        (tmp_path / "jinja2.py").write_text("raise ModuleNotFoundError('no jinja2', name='jinja2')")
+        program = "import sys; sys.argv = ['classgen', '--check']; import classgen.__main__ as m; sys.exit(m.main())"
+    else:
+        program = (
+            "import shutil, sys; shutil.which = lambda name: '/nowhere/ruff'; sys.argv = ['classgen', '--check'];"
+            "import classgen.__main__ as m; sys.exit(m.main())"
+        )
+    path = os.pathsep.join([str(tmp_path), str(PACKAGE.parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"error: classgen needs {missing}, which is not installed\nnote: pip"
+    )
+
+
+def test_the_last_words_say_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError) as raised:
+        backend_class("forgetful")
+    assert raised.value.diagnostics[0].note.endswith(
+        ": @infer(LonelyNode) above def rule(input: Type) -> Type"
+    )
+    insts = backend_class("fused").instructions
+    (softmax,) = (inst for inst in insts if inst.SCHEMA.mnemonic == "fused_scaled_softmax")
+    monkeypatch.setattr("glowpy.plugins.interpret.missing", lambda _: [softmax])
+    note = plugins._what_to_write((), insts)
+    assert note.endswith(
+        "@interpret(FusedScaledSoftmaxInst) above "
+        "def rule(result: Tensor, input: Tensor, *, scale: float) -> None"
+    )
