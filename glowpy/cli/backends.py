@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import TypeVar, get_type_hints
+from dataclasses import fields, replace
+from functools import wraps
+from typing import Any, TypeVar, cast, get_type_hints
 
 import click
 
@@ -21,11 +22,10 @@ __all__ = [
     "backend_option",
     "bound_backend",
     "chosen_backend",
-    "exact_option",
-    "low_memory_option",
+    "computing_options",
+    "option_group",
     "settings_option",
     "target_options",
-    "tune_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -65,37 +65,32 @@ def settings_option() -> Callable[[F], F]:
     )
 
 
-def exact_option() -> Callable[[F], F]:
-    """The option --exact of a verb, for `CpuOptions`."""
-    return click.option(
-        "--exact",
-        is_flag=True,
-        help="No algorithm that rounds more: products with all their multiplications, long sums in parts.",
-    )
-
-
-def low_memory_option() -> Callable[[F], F]:
-    """The option --low-memory of a verb, for `CpuOptions`."""
-    return click.option(
-        "--low-memory",
-        is_flag=True,
-        help="Weights in the memory that the model has them in, where more would be faster.",
-    )
-
-
-def tune_option() -> Callable[[F], F]:
-    """The option --tune of a verb, for `CpuOptions`."""
-    return click.option(
-        "--tune",
-        type=Number(finite=False),
-        metavar="SECONDS",
-        help="Measure for so long how products are computed best here, and keep that; 0 uses what was kept.",
+def computing_options() -> Callable[[F], F]:
+    """The options --exact, --low-memory and --tune of a verb."""
+    return option_group(
+        click.option(
+            "--exact",
+            is_flag=True,
+            help="No algorithm that rounds more: products with all their multiplications, long sums in parts.",
+        ),
+        click.option(
+            "--low-memory",
+            is_flag=True,
+            help="Weights in the memory that the model has them in, where more would be faster.",
+        ),
+        click.option(
+            "--tune",
+            type=Number(finite=False),
+            metavar="SECONDS",
+            help="Measure for so long how products are computed best here, and keep that; 0 uses what was kept.",
+        ),
+        names=("exact", "low_memory", "tune"),
     )
 
 
 def target_options() -> Callable[[F], F]:
-    """The options --target, --cpu and --features of a verb, for `CpuOptions`."""
-    options = [
+    """The options --target, --cpu and --features of a verb."""
+    return option_group(
         click.option(
             "--target",
             default="",
@@ -104,12 +99,24 @@ def target_options() -> Callable[[F], F]:
         ),
         click.option("--cpu", default="", help="LLVM name of the processor."),
         click.option("--features", default="", help="LLVM features, such as +avx2,-fma."),
-    ]
+        names=("target", "cpu", "features"),
+    )
+
+
+def option_group(*options: Callable[[F], F], names: tuple[str, ...]) -> Callable[[F], F]:
+    """Options of a verb, which takes those of all groups as one argument: `cpu_options`, of type `CpuOptions`."""
 
     def add(verb: F) -> F:
+        @wraps(verb)
+        def collecting(**values: Any) -> object:
+            before = values.pop("cpu_options", CpuOptions())
+            group = {name: values.pop(name) for name in names}
+            return verb(cpu_options=replace(before, **group), **values)
+
+        decorated = cast("F", collecting)
         for option in reversed(options):
-            verb = option(verb)
-        return verb
+            decorated = option(decorated)
+        return decorated
 
     return add
 

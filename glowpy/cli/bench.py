@@ -13,11 +13,9 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import (
     backend_option,
-    exact_option,
-    low_memory_option,
+    computing_options,
     machine_code_backend,
     settings_option,
-    tune_option,
 )
 from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
 from glowpy.cli.bench_page import bench_page
@@ -128,9 +126,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
 @backend_option("cpu")
 @settings_option()
-@exact_option()
-@low_memory_option()
-@tune_option()
+@computing_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
     models: tuple[str, ...],
@@ -153,9 +149,7 @@ def bench(
     seed: int,
     backend: str,
     settings: tuple[str, ...],
-    exact: bool,
-    low_memory: bool,
-    tune: float | None,
+    cpu_options: CpuOptions,
     as_json: bool,
 ) -> None:
     """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
@@ -172,12 +166,11 @@ def bench(
     """
     if "-" in (html, trace):
         raise UserError("expected files for --html and --trace", note="./- is a file")
-    count = _count(threads, clock)
-    chosen = _chosen_core(core, count)
+    count, chosen = _processors(threads, core, clock)
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock)
-    options = CpuOptions(threads=count, exact=exact, low_memory=low_memory)
-    own = machine_code_backend(backend, replace(options, tune=tune), settings)
-    twin = machine_code_backend(backend, replace(options, timed=clock), settings)
+    options = replace(cpu_options, threads=count)
+    own = machine_code_backend(backend, options, settings)
+    twin = machine_code_backend(backend, replace(options, tune=None, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
     sources = [
@@ -203,6 +196,12 @@ def _count(threads: int, clock: str) -> int:
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     return count
+
+
+def _processors(threads: int, core: int | None, clock: str) -> tuple[int, int | None]:
+    """The number of threads, and the processor to pin the process to."""
+    count = _count(threads, clock)
+    return count, _chosen_core(core, count)
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:

@@ -20,11 +20,10 @@ from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import (
     backend_option,
-    exact_option,
-    low_memory_option,
+    computing_options,
     machine_code_backend,
+    option_group,
     target_options,
-    tune_option,
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import constants_option, load_model, shape_option, state_option
@@ -58,18 +57,22 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
 )
 @backend_option("cpu", "What to compile for: a backend that makes machine code.")
 @target_options()
-@click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V.")
-@click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS))
-@click.option("--code-model", default="", help="small, medium, ...: what the target has.")
-@exact_option()
-@low_memory_option()
-@tune_option()
-@click.option(
-    "--optimize",
-    type=click.Choice(get_args(Optimize)),
-    default="speed",
-    show_default=True,
-    help="Make the code fast, or small.",
+@option_group(
+    click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V."),
+    click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS)),
+    click.option("--code-model", default="", help="small, medium, ...: what the target has."),
+    names=("float_abi", "relocation", "code_model"),
+)
+@computing_options()
+@option_group(
+    click.option(
+        "--optimize",
+        type=click.Choice(get_args(Optimize)),
+        default="speed",
+        show_default=True,
+        help="Make the code fast, or small.",
+    ),
+    names=("optimize",),
 )
 @click.option("--api", type=click.Choice(get_args(Api)), default="static", show_default=True)
 @click.option("--emit", type=click.Choice(get_args(Emit)), default="obj", show_default=True)
@@ -117,16 +120,7 @@ def bundle(
     constants: str,
     as_json: bool,
     backend: str,
-    target: str,
-    cpu: str,
-    features: str,
-    float_abi: str,
-    relocation: str,
-    code_model: str,
-    optimize: Optimize,
-    exact: bool,
-    low_memory: bool,
-    tune: float | None,
+    cpu_options: CpuOptions,
     **rest: Any,
 ) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
@@ -160,10 +154,7 @@ def bundle(
         channels_last=tuple(_with_channels_last(text) for text in layouts),
         **rest,
     )
-    machine = target, cpu, features, float_abi, relocation, code_model, optimize
-    bound = machine_code_backend(
-        backend, CpuOptions(*machine, exact=exact, low_memory=low_memory, tune=tune)
-    )
+    bound = machine_code_backend(backend, cpu_options)
     with progress(f"bundling {options.name}"):
         written = make_bundle(loaded, output or Path(), options, bound)
     (_print_json if as_json else _print)(written, tuning_of(bound))

@@ -42,9 +42,7 @@ def check(
     name: str,
     backend: str,
     settings: tuple[str, ...],
-    target: str,
-    cpu: str,
-    features: str,
+    cpu_options: CpuOptions,
     as_json: bool,
 ) -> None:
     """Says whether MODEL (.onnx, .glow text, or - for text on standard input) can run, and what it needs.
@@ -60,7 +58,7 @@ def check(
       glowpy check model.onnx --shape batch=8 --target rpi4
       glowpy check model.onnx --json
     """
-    bound = bound_backend(backend, CpuOptions(target, cpu, features), settings)
+    bound = bound_backend(backend, cpu_options, settings)
     try:
         with progress(f"checking {model}"):
             if is_text(model):

@@ -9,11 +9,9 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import (
     backend_option,
     bound_backend,
-    exact_option,
-    low_memory_option,
+    computing_options,
     settings_option,
     target_options,
-    tune_option,
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_text
@@ -62,9 +60,7 @@ __all__ = ["dump"]
 @backend_option("cpu")
 @settings_option()
 @target_options()
-@exact_option()
-@low_memory_option()
-@tune_option()
+@computing_options()
 @click.option(
     "--save-constants",
     type=OutputFile(binary=True),
@@ -81,12 +77,7 @@ def dump(
     name: str,
     backend: str,
     settings: tuple[str, ...],
-    target: str,
-    cpu: str,
-    features: str,
-    exact: bool,
-    low_memory: bool,
-    tune: float | None,
+    cpu_options: CpuOptions,
     save_constants: str | None,
     output: str,
 ) -> None:
@@ -113,8 +104,7 @@ def dump(
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state)
-    own = CpuOptions(target, cpu, features, exact=exact, low_memory=low_memory, tune=tune)
-    bound = bound_backend(backend, own, settings)
+    bound = bound_backend(backend, cpu_options, settings)
     if form == "onnx":
         with progress(f"{chosen} of {model}"):
             _write_onnx(compilation(choose_function(module, name), bound), chosen, output)

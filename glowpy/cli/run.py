@@ -16,10 +16,8 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import (
     backend_option,
     bound_backend,
-    exact_option,
-    low_memory_option,
+    computing_options,
     settings_option,
-    tune_option,
 )
 from glowpy.cli.compare import (
     CHECKERS,
@@ -112,9 +110,7 @@ _STEPS = 16
     show_default=True,
     help="Threads that compute; 0 for every processor.",
 )
-@exact_option()
-@low_memory_option()
-@tune_option()
+@computing_options()
 @click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
 )
@@ -152,7 +148,6 @@ def run_model(
     name: str,
     seed: int,
     backend: str,
-    settings: tuple[str, ...],
     folder: Path | None,
     check_with: str | None,
     rtol: float | None,
@@ -170,7 +165,6 @@ def run_model(
     must be given (.txt with one in each line, .npy, .json, .pb), and so must sequences (.npz, .json) and maps (.json).
 
     Examples:
-      glowpy run model.onnx
       glowpy run model.onnx --input x=image.npy --output results
       glowpy run model.onnx --shape batch=1 --check-with onnxruntime
       glowpy run model.onnx --help-model
@@ -181,7 +175,7 @@ def run_model(
         print_model(model, as_json=as_json)
         return
     start = time.perf_counter()
-    bound = bound_backend(backend, _cpu_options(**rest), settings)
+    bound = _bound(backend, **rest)
     if ranges:
         prepare_model(model, ranges, state, bound, as_json=as_json)
         return
@@ -300,25 +294,17 @@ def _compiled(
     return compiled, feeds, begun
 
 
-def _cpu_options(
+def _bound(
+    backend: str,
+    settings: tuple[str, ...],
     debug: Path | None,
     jitdump: Path | None,
     *,
-    perf_map: bool,
-    exact: bool,
-    low_memory: bool,
-    tune: float | None,
-    threads: int,
-) -> CpuOptions:
-    return CpuOptions(
-        debug=str(debug or ""),
-        jitdump=str(jitdump or ""),
-        perf_map=perf_map,
-        exact=exact,
-        low_memory=low_memory,
-        tune=tune,
-        threads=threads,
-    )
+    cpu_options: CpuOptions,
+    **others: Any,
+) -> Backend:
+    options = replace(cpu_options, debug=str(debug or ""), jitdump=str(jitdump or ""), **others)
+    return bound_backend(backend, options, settings)
 
 
 def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
