@@ -521,10 +521,11 @@ class Assumptions:
             self._bounds[name] = low, high, extent
 
     def _extents(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """What symbols are for shapes. One of another rank is refused by who compiles for it."""
         return {
             dim: size
             for name, shape in shapes.items()
-            for dim, size in zip(self._declared(name, shape), shape, strict=True)
+            for dim, size in zip(self._declared(name, shape), shape, strict=False)
             if isinstance(dim, str)
         }
 

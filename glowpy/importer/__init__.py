@@ -1,13 +1,20 @@
 """Readers of model formats: files in, modules out."""
 
+from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
+from glowpy.importer.onnx.contrib.schemas import operator_schemas
 from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.indices import raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
-from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.importer.onnx.registry import registered as imported_operators
+from glowpy.importer.onnx.replaced import Given
+from glowpy.importer.onnx.signature import ValueInfo, inferred_outputs
+from glowpy.importer.onnx.source import read_proto
 
 __all__ = [
+    "FOUR_BIT_LEVELS",
+    "Given",
     "HostInfo",
     "HostModel",
     "OnnxModel",
@@ -15,8 +22,12 @@ __all__ = [
     "ValueInfo",
     "ValueNeededError",
     "by_rounds",
+    "imported_operators",
+    "inferred_outputs",
     "load",
     "open_model",
+    "operator_schemas",
     "raise_wrong",
     "read_model",
+    "read_proto",
 ]

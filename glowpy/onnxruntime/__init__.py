@@ -4,12 +4,53 @@ Names, signatures, results and exceptions are onnxruntime's; docs/onnxruntime.md
 differs. Importing a name that is not here raises ImportError.
 """
 
-from importlib.metadata import version as _version_of
+from types import ModuleType as _ModuleType
 
 from glowpy.onnxruntime import capi
+from glowpy.onnxruntime.absent import (
+    ModelPackage,
+    ModelPackageComponentContext,
+    ModelPackageContext,
+    ModelPackageOptions,
+    ModelPackageWriteMode,
+    OrtEpContextData,
+    OrtEpContextDataBuffer,
+)
+from glowpy.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from glowpy.onnxruntime.binding import IOBinding
-from glowpy.onnxruntime.logs import say_once as _say_once
-from glowpy.onnxruntime.logs import set_default_logger_severity, set_default_logger_verbosity
+from glowpy.onnxruntime.compiler import (
+    ModelCompiler,
+    OrtCompileApiFlags,
+    OrtExternalInitializerInfo,
+)
+from glowpy.onnxruntime.devices import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDevice,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtEpAssignedNode,
+    OrtEpAssignedSubgraph,
+    OrtEpDevice,
+    OrtExecutionProviderDevicePolicy,
+    OrtHardwareDevice,
+    OrtHardwareDeviceType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    OrtSyncStream,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+    get_ep_devices,
+    register_execution_provider_library,
+    unregister_execution_provider_library,
+)
+from glowpy.onnxruntime.global_threads import set_global_thread_pool_sizes
+from glowpy.onnxruntime.logs import (
+    set_default_logger_callback,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+)
 from glowpy.onnxruntime.model import ModelMetadata, NodeArg
 from glowpy.onnxruntime.options import (
     ExecutionMode,
@@ -18,83 +59,102 @@ from glowpy.onnxruntime.options import (
     RunOptions,
     SessionOptions,
 )
+from glowpy.onnxruntime.parts import find_parts as _find_parts
+from glowpy.onnxruntime.parts import part as _part
 from glowpy.onnxruntime.providers import get_all_providers, get_available_providers, get_device
+from glowpy.onnxruntime.raw import SessionIOBinding
 from glowpy.onnxruntime.session import InferenceSession
-from glowpy.onnxruntime.values import OrtDevice, OrtValue, copy_tensors
+from glowpy.onnxruntime.sparse import OrtSparseFormat, SparseTensor
+from glowpy.onnxruntime.values import OrtValue, copy_tensors
+from glowpy.onnxruntime.versions import VERSION as _VERSION
+from glowpy.onnxruntime.versions import (
+    disable_telemetry_events,
+    enable_telemetry_events,
+    get_build_info,
+    get_version_string,
+    has_collective_ops,
+    preload_dlls,
+    print_debug_info,
+    set_seed,
+)
 
 __all__ = [
+    "AdapterFormat",
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
+    "LoraAdapter",
+    "ModelCompiler",
     "ModelMetadata",
+    "ModelPackage",
+    "ModelPackageComponentContext",
+    "ModelPackageContext",
+    "ModelPackageOptions",
+    "ModelPackageWriteMode",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtCompileApiFlags",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpContextData",
+    "OrtEpContextDataBuffer",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtExternalInitializerInfo",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
+    "OrtSyncStream",
     "OrtValue",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
+    "SparseTensor",
     "capi",
     "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
+    "cuda_version",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
     "has_collective_ops",
+    "package_name",
     "preload_dlls",
+    "print_debug_info",
+    "register_execution_provider_library",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
     "set_seed",
+    "unregister_execution_provider_library",
+    "version",
 ]
 
-__version__ = "1.31.0"
-"""The version of onnxruntime whose API this is, which is what code compares; glowpy's own is in `get_build_info`."""
+__version__ = _VERSION
+package_name = "glowpy"
+version = _VERSION
+cuda_version = ""
+"""Empty: glowpy computes on the CPU."""
 
 
-def get_version_string() -> str:
-    """The version of onnxruntime whose API this is."""
-    return __version__
+def __getattr__(name: str) -> _ModuleType:
+    return _part(name)
 
 
-def get_build_info() -> str:
-    """The version of glowpy."""
-    return f"glowpy {_version_of('glowpy')}"
-
-
-def has_collective_ops() -> bool:
-    """False."""
-    return False
-
-
-def disable_telemetry_events() -> None:
-    """Nothing to do: glowpy sends nothing."""
-
-
-def enable_telemetry_events() -> None:
-    """Has no effect: glowpy sends nothing."""
-
-
-def preload_dlls(
-    cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None
-) -> None:
-    """Nothing to do: glowpy uses no such libraries."""
-    del cuda, cudnn, msvc, directory
-
-
-def set_seed(seed: int) -> None:
-    """Has no effect: random numbers follow from the seeds and names of nodes."""
-    _say_once(
-        f"set_seed({seed}) has no effect: random numbers follow from the seeds and names of nodes"
-    )
-
-
-def set_global_thread_pool_sizes(
-    intra_op_num_threads: int = 0, inter_op_num_threads: int = 0
-) -> None:
-    """Has no effect: each session has threads of its own."""
-    del intra_op_num_threads, inter_op_num_threads
-    _say_once("set_global_thread_pool_sizes has no effect: each session has threads of its own")
+_find_parts()

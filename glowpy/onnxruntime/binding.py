@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
 from glowpy.core.tensor import Array
-from glowpy.onnxruntime.values import (
-    OrtValue,
-    OrtValueVector,
-    array_at,
-    check_device,
-    kind_named,
-)
+from glowpy.onnxruntime.devices import check_device
+from glowpy.onnxruntime.values import OrtValue, OrtValueVector, array_at, kind_named
 
 if TYPE_CHECKING:
     from glowpy.onnxruntime.session import InferenceSession

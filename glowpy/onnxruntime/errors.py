@@ -13,8 +13,10 @@ __all__ = [
     "InvalidProtobuf",
     "ModelLoadCanceled",
     "ModelLoaded",
+    "ModelRequiresCompilation",
     "NoModel",
     "NoSuchFile",
+    "NotFound",
     "NotImplemented",
     "RuntimeException",
     "translated",
@@ -64,6 +66,14 @@ class InvalidGraph(Exception):
 
 
 class EPFail(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class ModelRequiresCompilation(Exception):
+    """For `except` clauses: never raised here."""
+
+
+class NotFound(Exception):
     """For `except` clauses: never raised here."""
 
 

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo
+from glowpy.importer import (
+    Given,
+    HostInfo,
+    HostModel,
+    OnnxModel,
+    ValueInfo,
+    inferred_outputs,
+    read_proto,
+)
 from glowpy.importer import open_model as read_model
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
 from glowpy.support.errors import GlowError
 
-__all__ = ["ModelMetadata", "NodeArg", "metadata", "open_model", "overridable", "with_inputs"]
+__all__ = [
+    "ModelMetadata",
+    "NodeArg",
+    "get_compatibility_info_from_model",
+    "get_compatibility_info_from_model_bytes",
+    "metadata",
+    "open_model",
+    "output_infos",
+    "overridable",
+    "with_inputs",
+]
 
 _FIRST_OVERRIDABLE = 4
 """The IR version from which on an initializer that is listed as an input is a default; before, all were listed."""
+
+
+_NO_VERSION = (1 << 63) - 1
+"""What onnxruntime says of a model without a version."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +87,29 @@ def open_model(
     source = path_or_bytes if isinstance(path_or_bytes, bytes) else Path(fspath(path_or_bytes))
     if isinstance(source, Path) and not source.exists():
         raise NoSuchFile(f"cannot read '{source}': there is no such file")
+    if source == b"":
+        raise InvalidArgument("No graph was found in the protobuf: the model has no bytes")
+    tensors = {name: value.numpy() for name, value in options.initializers.items()}
     try:
-        model = read_model(source)
+        model = read_model(source, Given(tensors, options.files))
     except GlowError as error:
         raise translated(error, InvalidGraph) from error
     if options.dims:
-        graph = model.source.proto.graph
-        for value in (*graph.input, *graph.output, *graph.value_info):
-            for dim in value.type.tensor_type.shape.dim:
-                for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
-                    if called and (kind, called) in options.dims:
-                        dim.dim_value = options.dims[kind, called]
+        _set_dims(model.source.proto.graph, options.dims)
         model = type(model)(model.source)
-    unknown = set(options.initializers) - {info.name for info in _stored(model)}
+    unknown = set(tensors) - {tensor.name for tensor in model.source.proto.graph.initializer}
     if unknown:
         raise InvalidArgument(f"the model has no initializer '{min(unknown)}'")
     return model
+
+
+def _set_dims(graph: Any, dims: Mapping[tuple[str, str], int]) -> None:
+    """Gives dimensions of a graph sizes, by their names or denotations."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
+                if called and (kind, called) in dims:
+                    dim.dim_value = dims[kind, called]
 
 
 def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
@@ -92,9 +121,41 @@ def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
         domain=proto.domain,
         description=proto.doc_string,
         graph_description=proto.graph.doc_string,
-        version=proto.model_version,
+        version=proto.model_version if proto.HasField("model_version") else _NO_VERSION,
         custom_metadata_map={entry.key: entry.value for entry in proto.metadata_props},
     )
+
+
+def output_infos(model: OnnxModel | HostModel) -> list[NodeArg]:
+    """The outputs, with sizes that follow from the inputs and are not declared."""
+    nodes = [node for _, node in model.order] if isinstance(model, OnnxModel) else None
+    proto = model.source.proto
+    shapes = inferred_outputs(proto, proto.graph.node if nodes is None else nodes)
+    known = {info.name: shape for info, shape in zip(proto.graph.output, shapes, strict=True)}
+    args = [NodeArg.of(info) for info in model.outputs]
+    return [
+        NodeArg(arg.name, arg.type, shape) if (shape := known.get(arg.name)) is not None else arg
+        for arg in args
+    ]
+
+
+def get_compatibility_info_from_model(model_path: str, ep_type: str) -> str | None:
+    """What a model says of a provider that has compiled it. Raises RuntimeError for what is no model or no provider."""
+    if not model_path or not Path(model_path).exists():
+        raise RuntimeError(f"Load model {model_path} failed. File doesn't exist")
+    return get_compatibility_info_from_model_bytes(Path(model_path).read_bytes(), ep_type)
+
+
+def get_compatibility_info_from_model_bytes(model_data: bytes, ep_type: str) -> str | None:
+    """The same of the bytes of a file."""
+    if not ep_type:
+        raise RuntimeError("expected the name of a provider, got ''")
+    try:
+        proto = read_proto(model_data)
+    except GlowError as error:
+        raise RuntimeError(str(error)) from error
+    entries = {entry.key: entry.value for entry in proto.metadata_props}
+    return entries.get(f"ep_compatibility_info.{ep_type}")
 
 
 def overridable(model: OnnxModel | HostModel) -> list[NodeArg]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Any, Generic, Self, TypeVar, final, overload
 
+from glowpy.core.tensor import Array
 from glowpy.onnxruntime import errors
+from glowpy.onnxruntime.adapters import LoraAdapter
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.values import OrtValue
 
@@ -17,6 +19,7 @@ __all__ = [
     "GraphOptimizationLevel",
     "RunOptions",
     "SessionOptions",
+    "get_default_session_options",
 ]
 
 T = TypeVar("T")
@@ -159,9 +162,20 @@ class RunOptions(_Options):
         """The value of an entry. Raises RuntimeError if there is none."""
         return self._entry(key)
 
-    def add_active_adapter(self, adapter: object) -> None:
-        """Raises NotImplemented."""
-        raise errors.NotImplemented(f"adapters are not supported, got {adapter!r}")
+    def add_active_adapter(self, adapter: LoraAdapter) -> None:
+        """Has the run take the tensors of an adapter for initializers that may be overridden.
+
+        Raises TypeError for what is no LoraAdapter.
+        """
+        if not isinstance(adapter, LoraAdapter):
+            raise TypeError(f"expected a LoraAdapter, got {adapter!r}")
+        self._values.setdefault("adapters", []).append(adapter)
+
+    @property
+    def adapted(self) -> dict[str, Array]:
+        """The tensors of all adapters by name."""
+        adapters: list[LoraAdapter] = self._values.get("adapters", [])
+        return {name: array for one in adapters for name, array in one.arrays.items()}
 
     def say_ignored(self) -> None:
         """Says what has no effect."""
@@ -178,7 +192,6 @@ _IGNORED = {
     "enable_cpu_mem_arena": "memory is planned when the network is compiled",
     "enable_mem_pattern": "memory is planned when the network is compiled",
     "enable_mem_reuse": "memory is planned when the network is compiled",
-    "optimized_model_filepath": "glowpy compiles to machine code and writes no ONNX; see `glowpy dump`",
     "use_per_session_threads": "each session has threads of its own",
 }
 
@@ -197,7 +210,7 @@ _TRUE_ANYWAY = {"session.load_model_format": "ONNX", "session.intra_op.allow_spi
 class SessionOptions(_Options):
     """How a session is made. docs/onnxruntime.md lists what has an effect."""
 
-    __slots__ = ("dims", "initializers", "providers")
+    __slots__ = ("dims", "files", "initializers", "providers")
 
     enable_cpu_mem_arena = _flag(True)
     enable_mem_pattern = _flag(True)
@@ -222,6 +235,8 @@ class SessionOptions(_Options):
         """Sizes of dimensions by ("name" or "denotation", what it is called)."""
         self.initializers: dict[str, OrtValue] = {}
         """What takes the place of initializers."""
+        self.files: dict[str, bytes] = {}
+        """What takes the place of files of external data."""
         self.providers: list[tuple[str, dict[str, str]]] = []
 
     def add_session_config_entry(self, key: str, value: str) -> None:
@@ -231,6 +246,10 @@ class SessionOptions(_Options):
     def get_session_config_entry(self, key: str) -> str:
         """The value of an entry. Raises RuntimeError if there is none."""
         return self._entry(key)
+
+    def entry(self, key: str) -> str:
+        """The value of an entry; empty if there is none."""
+        return self._entries.get(key, "")
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Gives a symbolic dimension a size."""
@@ -255,10 +274,17 @@ class SessionOptions(_Options):
         for name, value in zip(names, values, strict=True):
             self.add_initializer(name, value)
 
-    def add_external_initializers_from_files_in_memory(self, *files: object) -> None:
-        """Raises NotImplemented."""
-        del files
-        raise errors.NotImplemented("external data is read from files; load the model by its path")
+    def add_external_initializers_from_files_in_memory(
+        self, file_names: Sequence[str], buffers: Sequence[bytes], lengths: Sequence[int]
+    ) -> None:
+        """Puts bytes in the places of files of external data. Raises RuntimeError unless there are as many of each."""
+        if not len(file_names) == len(buffers) == len(lengths):
+            raise RuntimeError(
+                f"expected as many names as buffers and lengths, got {len(file_names)}, "
+                f"{len(buffers)} and {len(lengths)}"
+            )
+        for name, buffer, length in zip(file_names, buffers, lengths, strict=True):
+            self.files[name] = bytes(buffer[:length])
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
         """Asks for an execution provider, as the argument `providers` of a session does."""
@@ -327,12 +353,10 @@ class SessionOptions(_Options):
         """The ranges of open dimensions to compile for when a session is made: `batch=1..32`."""
         return self._entries.get(PREPARE, "").replace(";", " ").split()
 
-    @property
     def is_frozen(self) -> bool:
         """Whether a session compiles nothing once it is made. Raises InvalidArgument for an entry that does not say."""
         return self._says(FROZEN)
 
-    @property
     def has_low_memory(self) -> bool:
         """Whether weights are to take little memory. Raises InvalidArgument for an entry that does not say."""
         return self._says(LOW_MEMORY)
@@ -346,6 +370,11 @@ class SessionOptions(_Options):
     def copy(self) -> SessionOptions:
         """Options of their own with the same values."""
         twin = SessionOptions()
-        for name in ("_values", "_entries", "dims", "initializers", "providers"):
+        for name in ("_values", "_entries", "dims", "files", "initializers", "providers"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
+
+
+def get_default_session_options() -> SessionOptions:
+    """Options as they are before anything is set."""
+    return SessionOptions()

@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "CPU",
     "Providers",
+    "check_and_normalize_provider_args",
     "check_providers",
     "get_all_providers",
     "get_available_providers",
@@ -88,7 +89,7 @@ def _problems(names: Sequence[str]) -> list[str]:
     problems = []
     for index, name in enumerate(names):
         if name not in get_all_providers():
-            raise RuntimeError(f"expected the name of a provider, such as {CPU}, got '{name}'")
+            raise RuntimeError(f"Unknown Provider Type: {name}; expected one such as {CPU}")
         if name in names[:index]:
             problems.append(f"provider '{name}' is named twice")
         elif name != CPU:
@@ -113,3 +114,30 @@ def _names(providers: Providers, provider_options: Sequence[Mapping[Any, Any]] |
             case _:
                 raise ValueError(f"expected the name of a provider, got {provider!r}")
     return names
+
+
+def check_and_normalize_provider_args(
+    providers: Providers | None,
+    provider_options: Sequence[Mapping[Any, Any]] | None,
+    available_provider_names: Sequence[str],
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The names of providers and options of each, as texts. Warns of names that are not available, or come again.
+
+    Raises ValueError for arguments of a wrong form.
+    """
+    options: Any = provider_options
+    if options is not None and not (
+        isinstance(options, Sequence) and all(isinstance(one, Mapping) for one in options)
+    ):
+        raise ValueError(f"expected a sequence of mappings as options, got {options!r}")
+    names = _names(providers or (), options) if providers is not None else []
+    given = options or [one[1] if isinstance(one, tuple) else {} for one in providers or ()]
+    normalized: dict[str, dict[str, str]] = {}
+    for name, own in zip(names, given, strict=True):
+        if name not in available_provider_names:
+            warnings.warn(f"provider '{name}' is not available", UserWarning, stacklevel=2)
+        if name in normalized:
+            warnings.warn(f"provider '{name}' is named twice", UserWarning, stacklevel=2)
+            continue
+        normalized[name] = {str(key): str(value) for key, value in own.items()}
+    return list(normalized), list(normalized.values())

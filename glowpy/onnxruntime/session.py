@@ -15,6 +15,13 @@ from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
 from glowpy.importer import HostModel, OnnxModel
 from glowpy.onnxruntime.binding import IOBinding
+from glowpy.onnxruntime.config import configured
+from glowpy.onnxruntime.devices import (
+    OrtEpAssignedNode,
+    OrtEpAssignedSubgraph,
+    OrtEpDevice,
+    OrtMemoryInfo,
+)
 from glowpy.onnxruntime.errors import (
     Fail,
     InvalidArgument,
@@ -22,14 +29,18 @@ from glowpy.onnxruntime.errors import (
     ModelLoadCanceled,
     translated,
 )
+from glowpy.onnxruntime.feeds import fed
+from glowpy.onnxruntime.global_threads import check_threads
 from glowpy.onnxruntime.model import (
     ModelMetadata,
     NodeArg,
     metadata,
     open_model,
+    output_infos,
     overridable,
     with_inputs,
 )
+from glowpy.onnxruntime.optimized import write_optimized
 from glowpy.onnxruntime.options import RunOptions, SessionOptions
 from glowpy.onnxruntime.profile import Profiler
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
@@ -45,6 +56,8 @@ _CACHES = frozenset({"GroupQueryAttention"})
 """Operators whose outputs may be in the memory of their inputs, and then are only in part written."""
 
 Callback = Callable[[list[Array], Any, str], object]
+
+_RECORD = "session.record_ep_graph_assignment_info"
 
 
 @final
@@ -72,7 +85,8 @@ class InferenceSession(ProcessBound):
     ) -> None:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
             raise TypeError(f"expected SessionOptions, got {type(sess_options).__name__}")
-        self._options = SessionOptions() if sess_options is None else sess_options.copy()
+        options = SessionOptions() if sess_options is None else sess_options.copy()
+        self._options = configured(options, path_or_bytes)
         check_providers(
             providers or tuple(self._options.providers),
             provider_options,
@@ -80,6 +94,7 @@ class InferenceSession(ProcessBound):
         )
         if self._options.is_canceled():
             raise ModelLoadCanceled("SessionOptions.set_load_cancellation_flag was called")
+        check_threads(self._options)
         self._options.say_ignored()
         if not 0 <= self._options.intra_op_num_threads <= MOST_THREADS:
             raise InvalidArgument(
@@ -91,11 +106,12 @@ class InferenceSession(ProcessBound):
         kind = "array" if isinstance(path_or_bytes, bytes) else "uri"
         with self._event(f"model_loading_{kind}"):
             self._model = open_model(path_or_bytes, self._options)
-        self._always = {name: v.numpy() for name, v in self._options.initializers.items()}
+        self._outputs: list[NodeArg] | None = None
         self._dtypes = {info.name: info.dtype for info in self._model.inputs}
         optional = [i.name for i in self._model.inputs if i.type.startswith("optional(")]
         self._required = frozenset(self._dtypes) - frozenset(optional)
-        self._tensors = {i.name for i in self._model.inputs if i.type.startswith("tensor(")}
+        self._types = {info.name: info.type for info in self._model.inputs}
+        self._plain = isinstance(self._model, OnnxModel)
         self._overridable = overridable(self._model)
         if isinstance(self._model, OnnxModel):
             stored = self._model.initializers
@@ -104,9 +120,11 @@ class InferenceSession(ProcessBound):
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
             try:
-                self._session = self._session_with(frozenset(self._always))
-                if self._caches and (self._options.ranges or self._options.is_frozen):
-                    self._session_with(frozenset(self._always), shared=True)
+                self._session = self._session_with(frozenset())
+                if self._caches and (self._options.ranges or self._options.is_frozen()):
+                    self._session_with(frozenset(), shared=True)
+                if self._options.optimized_model_filepath:
+                    write_optimized(path_or_bytes, self._options)
             except GlowError as error:
                 raise translated(error, InvalidGraph) from error
 
@@ -124,7 +142,7 @@ class InferenceSession(ProcessBound):
             session = Session(
                 model,
                 threads=self._options.intra_op_num_threads,
-                low_memory=self._options.has_low_memory,
+                low_memory=self._options.has_low_memory(),
                 observer=self._profiler,
                 check_indices=True,
             )
@@ -139,7 +157,7 @@ class InferenceSession(ProcessBound):
                 session.prepare(parse_ranges(self._options.ranges))
         except GlowError as error:
             raise translated(error, InvalidArgument) from error
-        if self._options.is_frozen:
+        if self._options.is_frozen():
             session.freeze()
 
     def _event(self, name: str) -> AbstractContextManager[None]:
@@ -159,8 +177,10 @@ class InferenceSession(ProcessBound):
         return [NodeArg.of(info) for info in self._model.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs, in the order of the model."""
-        return [NodeArg.of(info) for info in self._model.outputs]
+        """The outputs, in the order of the model, with the sizes that follow from those of the inputs."""
+        if self._outputs is None:
+            self._outputs = output_infos(self._model)
+        return list(self._outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The initializers that a run may give others for."""
@@ -193,6 +213,59 @@ class InferenceSession(ProcessBound):
         """
         check_providers(providers, provider_options, fallback=False)
 
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each input is: in the memory of the CPU."""
+        return [OrtMemoryInfo("Cpu") for _ in self._model.inputs]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each output is: in the memory of the CPU."""
+        return [OrtMemoryInfo("Cpu") for _ in self._model.outputs]
+
+    def get_input_epdevices(self) -> list[OrtEpDevice]:
+        """What reads each input: the CPU."""
+        return [OrtEpDevice() for _ in self._model.inputs]
+
+    def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
+        """The nodes of the model, each of which the CPU computes.
+
+        Raises Fail unless the options record it, as in onnxruntime.
+        """
+        if self._options.entry(_RECORD) != "1":
+            raise Fail(
+                f"Session configuration entry '{_RECORD}' must be set to \"1\" to ask for this"
+            )
+        return [
+            OrtEpAssignedSubgraph(CPU, (OrtEpAssignedNode(node.name, node.domain, node.op_type),))
+            for node in self._model.source.proto.graph.node
+        ]
+
+    def get_tuning_results(self) -> list[dict[str, Any]]:
+        """Nothing: what `--tune` of the command line measures is in glowpy's cache."""
+        return []
+
+    def set_tuning_results(
+        self, results: Sequence[Mapping[str, Any]], *, error_on_invalid: bool = False
+    ) -> None:
+        """Has no effect. Raises RuntimeError for results of a provider that there is not, if that is asked for."""
+        names = [result["ep"] for result in results]
+        if error_on_invalid and names:
+            raise RuntimeError(f"Cannot find execution provider {names[0]}")
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Has no effect: the CPU has no options."""
+        del options
+
+    def release_captured_graph(self, graph_annotation_id: int = 0) -> None:
+        """Nothing to do: nothing is captured."""
+        del graph_annotation_id
+
+    @property
+    def _sess(self) -> Any:
+        """What libraries reach for beneath the session."""
+        from glowpy.onnxruntime.raw import raw_session  # noqa: PLC0415 -- it wraps sessions
+
+        return raw_session(self)
+
     def disable_fallback(self) -> None:
         """Nothing to do: there is no other provider to fall back from."""
 
@@ -221,10 +294,15 @@ class InferenceSession(ProcessBound):
         self._require(input_feed)
         if run_options is not None:
             _obey(run_options)
+            input_feed = {**run_options.adapted, **input_feed}
         feeds = input_feed
+        plain = self._plain
         for value in input_feed.values():
-            if type(value) is not np.ndarray:
-                feeds = {name: self._array(name, value) for name, value in input_feed.items()}
+            if not plain or type(value) is not np.ndarray:
+                feeds = {
+                    name: fed(name, value, self._types.get(name, ""), self._dtypes.get(name))
+                    for name, value in input_feed.items()
+                }
                 break
         try:
             return self._computed(_list(output_names), feeds)
@@ -236,7 +314,7 @@ class InferenceSession(ProcessBound):
         output_names: Sequence[str] | None,
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
-    ) -> list[OrtValue]:
+    ) -> OrtValueVector:
         """As `run`, with values in and out."""
         feeds = {name: value.numpy() for name, value in input_dict_ort_values.items()}
         return OrtValueVector.of(self.run(output_names, feeds, run_options))
@@ -321,31 +399,10 @@ class InferenceSession(ProcessBound):
 
     def _require(self, input_feed: Mapping[str, Any]) -> None:
         if not self._required <= input_feed.keys():
-            missing = sorted(self._required - input_feed.keys())
-            raise ValueError(f"missing inputs {missing}, got {list(input_feed)}")
-
-    def _array(self, name: str, value: Any) -> Any:
-        """An input as an array, unless it is no tensor.
-
-        Raises RuntimeError for what is neither an array, a list nor a value.
-        """
-        if isinstance(self._model, HostModel) and name not in self._tensors:
-            return value
-        match value:
-            case np.ndarray():
-                return value
-            case OrtValue():
-                return value.numpy()
-            case list():
-                try:
-                    return np.array(value, self._dtypes.get(name))
-                except (TypeError, ValueError) as error:
-                    raise RuntimeError(f"'{name}': expected a list of numbers: {error}") from error
-            case _:
-                what = type(value).__name__
-                raise RuntimeError(
-                    f"'{name}': expected an array, a list or an OrtValue, got {what}"
-                )
+            missing = [name for name in self._dtypes if name in self._required - input_feed.keys()]
+            raise ValueError(
+                f"Required inputs ({missing}) are missing from input feed ({list(input_feed)})."
+            )
 
     def _computed(
         self,
@@ -355,13 +412,12 @@ class InferenceSession(ProcessBound):
     ) -> list[Array]:
         shared = self._caches and out is not None and _shares_memory(feeds, out)
         whole = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
-        if self._profiler is None and not self._always and whole and not shared:
+        if self._profiler is None and whole and not shared:
             return self._session.run(names, feeds, out=out)
-        arrays = {**self._always, **feeds}
-        choice = {info.name for info in self._overridable} | self._always.keys()
-        session = self._session_with(frozenset(arrays.keys() & choice), shared=shared)
+        choice = {info.name for info in self._overridable}
+        session = self._session_with(frozenset(feeds.keys() & choice), shared=shared)
         with self._event("model_run"):
-            return session.run(names, arrays, out=out)
+            return session.run(names, feeds, out=out)
 
     # Profiles.
 

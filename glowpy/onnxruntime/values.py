@@ -1,10 +1,10 @@
-"""`OrtValue`: a tensor in this process's memory; and the devices there are, which is one."""
+"""`OrtValue`: a tensor in this process's memory."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, SupportsIndex, final
 
 import numpy as np
@@ -13,34 +13,25 @@ from numpy.typing import DTypeLike
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
+from glowpy.onnxruntime.devices import OrtDevice, check_device
+from glowpy.onnxruntime.sparse import SparseTensor
 from glowpy.support.errors import UnsupportedError
 
-__all__ = [
-    "OrtDevice",
-    "OrtValue",
-    "OrtValueVector",
-    "array_at",
-    "check_device",
-    "copy_tensors",
-    "kind_named",
-]
-
-_DEVICES = ("cpu", "cuda", "cann", "dml", "webgpu", "gpu", "npu")
+__all__ = ["OrtValue", "OrtValueVector", "array_at", "copy_tensors", "kind_named"]
 
 
-def check_device(device_type: str) -> None:
-    """Raises RuntimeError for a device that glowpy does not compute on, ValueError for one nobody knows."""
-    if device_type.lower() not in _DEVICES:
-        raise ValueError(f"expected one of the devices {', '.join(_DEVICES)}, got '{device_type}'")
-    if device_type.lower() != "cpu":
-        raise RuntimeError(f"expected memory of the device 'cpu', got '{device_type}'")
+_STRING = 8
+"""The number of strings among ONNX's element types."""
 
 
 def kind_named(element_type: object) -> ElemKind:
     """The kind of a numpy dtype or of a number of ONNX's `TensorProto.DataType`. Raises RuntimeError for others."""
     try:
-        if isinstance(element_type, int):
+        if isinstance(element_type, int) and element_type != _STRING:
             return kind_of(element_type)
+        text = isinstance(element_type, int) or np.dtype(element_type).kind in "OSU"  # type: ignore[call-overload]
+        if text:
+            raise RuntimeError("Only binding non-string Tensors is supported, got strings")
         return ElemKind.of(np.dtype(element_type))  # type: ignore[call-overload]
     except (KeyError, TypeError, UnsupportedError):
         raise RuntimeError(
@@ -57,53 +48,61 @@ def array_at(address: int, kind: ElemKind, shape: Sequence[int]) -> Array:
     return np.ctypeslib.as_array(block).view(kind.dtype).reshape(shape)
 
 
-@final
-class OrtDevice:
-    """Where a value is: always on the CPU."""
+class _Capsule:
+    """What DLPack's `__dlpack__` gave, as an object that has it."""
 
-    def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
-        check_device(device_type)
-        self._id = device_id
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
 
-    @staticmethod
-    def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
-        """The device called so. Raises RuntimeError for any but `cpu`."""
-        del vendor_id
-        return OrtDevice(ort_device_name, device_id)
+    def __dlpack__(self, **options: object) -> object:
+        return self._capsule
 
-    @staticmethod
-    def cpu() -> int:
-        """The number of the CPU among the types of devices."""
-        return 0
-
-    def device_id(self) -> int:
-        """Which of the devices of this type."""
-        return self._id
-
-    def device_type(self) -> int:
-        """The type, as a number: that of the CPU is 0."""
-        return self.cpu()
-
-    def device_vendor_id(self) -> int:
-        """0, the number for no vendor."""
-        return 0
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
 
 
 @final
 class OrtValue:
-    """A tensor. Its elements are the memory of a numpy array."""
+    """A tensor. Its elements are the memory of a numpy array.
 
-    __slots__ = ("_array",)
+    It may be made of a sparse tensor as well, which has no such memory.
+    """
 
-    def __init__(self, array: Array) -> None:
-        self._array = array
+    __slots__ = ("_dense", "_sparse")
+
+    def __init__(self, array: Array, sparse: SparseTensor | None = None) -> None:
+        self._dense, self._sparse = array, sparse
+
+    @property
+    def _array(self) -> Array:
+        if self._sparse is not None:
+            raise RuntimeError("expected a dense tensor, got a sparse one")
+        return self._dense
+
+    @property
+    def _ortvalue(self) -> OrtValue:
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        return self
+
+    @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: SparseTensor) -> OrtValue:
+        """A sparse tensor as a value."""
+        return cls(np.empty(0), sparse_tensor)
+
+    def as_sparse_tensor(self) -> SparseTensor:
+        """The sparse tensor. Raises RuntimeError for a dense one."""
+        if self._sparse is None:
+            raise RuntimeError("expected a sparse tensor, got a dense one")
+        return self._sparse
 
     @classmethod
     def ortvalue_from_numpy(
         cls,
         numpy_obj: Array,
         /,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         vendor_id: int = -1,
     ) -> OrtValue:
@@ -131,12 +130,12 @@ class OrtValue:
         cls,
         shape: Sequence[SupportsIndex],
         element_type: object,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         vendor_id: int = -1,
         memory_info: object = None,
     ) -> OrtValue:
-        """Memory of its own, with elements that are there by chance.
+        """Memory of its own, with elements that are there by chance. Raises RuntimeError where memory is described.
 
         Args:
             shape: The sizes.
@@ -144,16 +143,24 @@ class OrtValue:
             device_type: `cpu`. Raises RuntimeError for another.
             device_id: Not used.
             vendor_id: Not used.
-            memory_info: Not used.
+            memory_info: Of a registered allocator, of which there is none.
         """
-        del device_id, vendor_id, memory_info
+        del device_id, vendor_id
+        if memory_info is not None:
+            raise RuntimeError(f"No shared allocator found for {memory_info}")
         check_device(device_type)
         return cls(np.empty(tuple(shape), kind_named(element_type).dtype))
 
     @classmethod
-    def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """The memory of a tensor of any library that knows DLPack."""
-        return cls.ortvalue_from_numpy(np.from_dlpack(data))
+    def from_dlpack(cls, data: Any, /, is_bool_tensor: bool = False) -> OrtValue:
+        """The memory of a tensor of any library that knows DLPack, or of what its `__dlpack__` gave."""
+        owner: Any = data if hasattr(data, "__dlpack__") else _Capsule(data)
+        array = np.from_dlpack(owner)
+        return cls.ortvalue_from_numpy(array.view(np.bool_) if is_bool_tensor else array)
+
+    def to_dlpack(self) -> Any:
+        """The memory, for a library that knows DLPack."""
+        return self._array.__dlpack__()
 
     def numpy(self) -> Array:
         """An array with the memory of the value."""
@@ -171,15 +178,22 @@ class OrtValue:
 
     def shape(self) -> list[int]:
         """The sizes."""
-        return list(self._array.shape)
+        return list(self._array.shape) if self._sparse is None else self._sparse.dense_shape()
+
+    def _is_text(self) -> bool:
+        return self._array.dtype.kind in "OSU"
 
     def data_type(self) -> str:
         """The type as ONNX spells it, such as `tensor(float)`."""
-        return type_name(ElemKind.of(self._array.dtype))
+        if self._sparse is not None:
+            return self._sparse.data_type()
+        return "tensor(string)" if self._is_text() else type_name(ElemKind.of(self._array.dtype))
 
     def element_type(self) -> int:
         """The element type, as a number of ONNX's `TensorProto.DataType`."""
-        return elem_type_of(ElemKind.of(self._array.dtype))
+        if self._sparse is not None:
+            return self._sparse.element_type()
+        return _STRING if self._is_text() else elem_type_of(ElemKind.of(self._array.dtype))
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -198,12 +212,12 @@ class OrtValue:
         return True
 
     def is_tensor(self) -> bool:
-        """True: there are no other values."""
-        return True
+        """Whether it is a dense tensor."""
+        return self._sparse is None
 
     def is_sparse_tensor(self) -> bool:
-        """False."""
-        return False
+        """Whether it is a sparse tensor."""
+        return self._sparse is not None
 
     def is_tensor_sequence(self) -> bool:
         """False."""
@@ -233,9 +247,32 @@ class OrtValue:
 class OrtValueVector(list[OrtValue]):
     """A list of values, with the names that onnxruntime has for its methods."""
 
-    def push_back(self, value: OrtValue) -> None:
-        """Appends a value."""
-        self.append(value)
+    def push_back(self, value: OrtValue | Any, is_bool_tensor: bool | None = None) -> None:
+        """Appends a value, or with a flag the memory that `__dlpack__` gave."""
+        self.append(
+            value if is_bool_tensor is None else OrtValue.from_dlpack(value, is_bool_tensor)
+        )
+
+    def push_back_batch(
+        self,
+        torch_tensors: Sequence[object],
+        data_ptrs: Sequence[int],
+        element_types: Sequence[object],
+        shapes: Sequence[Sequence[int]],
+        devices: Sequence[object],
+    ) -> None:
+        """Appends values at addresses, which the caller keeps."""
+        del torch_tensors, devices
+        for address, element_type, shape in zip(data_ptrs, element_types, shapes, strict=True):
+            self.append(OrtValue(array_at(address, kind_named(element_type), shape)))
+
+    def dlpack_at(self, index: int) -> Any:
+        """The memory of a value, for a library that knows DLPack."""
+        return self[index].to_dlpack()
+
+    def to_dlpacks(self, to_tensor: Callable[[Any], Any] | None = None) -> list[Any]:
+        """The memory of all values, each through a function if there is one."""
+        return [to_tensor(v.to_dlpack()) if to_tensor else v.to_dlpack() for v in self]
 
     def reserve(self, count: int) -> None:
         """Nothing to do: a list grows."""

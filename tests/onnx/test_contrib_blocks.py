@@ -45,7 +45,23 @@ def cases() -> Iterator[Case]:
     yield product(8, 64, 70, 33, zeros=False, bias=False)
 
 
-CASES = list(cases())
+def four_bits(form: int, block: int, depth: int, columns: int, dtype: type) -> Case:
+    """Weights of bitsandbytes: FP4 is the form 0, NF4 the form 1."""
+    x: Array = f32(2, 3, depth).astype(dtype)
+    codes = RNG.integers(0, 256, -(-depth * columns // 2), np.uint8, endpoint=False)
+    largest: Array = np.abs(f32(-(-depth * columns // block))).astype(dtype)
+    attributes = {"K": depth, "N": columns, "block_size": block, "quant_type": form}
+    title = f"bitsandbytes {form} in {block} of {depth}x{columns}, {dtype.__name__}"
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return Case("MatMulBnb4", [x, codes, largest], attributes, title, known=[1, 2], outputs=(kind,))
+
+
+CASES = [
+    *cases(),
+    *(four_bits(form, 16, 48, 7, np.float32) for form in (0, 1)),
+    four_bits(1, 64, 31, 5, np.float32),
+    four_bits(0, 32, 33, 9, np.float32),
+]
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])

@@ -29,6 +29,7 @@ __all__ = [
     "check_names",
     "computed_dims",
     "declared_shape",
+    "inferred_outputs",
     "is_typed",
     "spelled_shape",
     "typed_outputs",
@@ -38,6 +39,9 @@ __all__ = [
 DeclaredDim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
 
+
+_MAX_RANK = 32
+"""More sizes than any shape has."""
 
 _SESSION = (
     "glowpy.InferenceSession and glowpy run take strings, sequences, optionals and maps;"
@@ -140,14 +144,69 @@ def typed_outputs(
     return typed
 
 
-def _inferred(
+def inferred_outputs(
     model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]
+) -> list[list[DeclaredDim] | None]:
+    """The shapes of the outputs as far as ONNX infers them, with what is declared of the rest; None without a rank.
+
+    `nodes` are those of the model, each after those it needs.
+    """
+    graph = model.graph
+    open_outputs = [_unshaped(proto) for proto in graph.output]
+    values = [*graph.input, *graph.output, *graph.value_info]
+    names = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
+    inferred = _inferred(model, nodes, open_outputs)
+    shapes = []
+    for output in graph.output:
+        own = inferred.get(output.name)
+        found = None if own is None else declared_shape(own.type.tensor_type)
+        if found is not None:  # ONNX makes up names for what it does not know
+            found = [dim if isinstance(dim, int) or dim in names else None for dim in found]
+        shapes.append(_merged(found, declared_shape(output.type.tensor_type)))
+    return shapes
+
+
+def _is_shape(proto: onnx.TensorProto) -> bool:
+    """Whether a tensor may be a shape or a part of one, and is in the parsed model."""
+    few = len(proto.dims) < 2 and all(size <= _MAX_RANK for size in proto.dims)
+    return few and proto.data_type == onnx.TensorProto.INT64 and not proto.external_data
+
+
+def _unshaped(proto: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """An output with its element type alone."""
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(proto)
+    if copy.type.HasField("tensor_type"):
+        copy.type.tensor_type.ClearField("shape")
+    return copy
+
+
+def _merged(
+    inferred: list[DeclaredDim] | None, declared: list[DeclaredDim] | None
+) -> list[DeclaredDim] | None:
+    """Sizes that are inferred, then those declared, then names that are declared, then other names."""
+    if inferred is None or declared is None or len(inferred) != len(declared):
+        return declared if inferred is None else inferred
+    return [
+        next((dim for dim in dims if isinstance(dim, int)), dims[1] or dims[0])
+        for dims in zip(inferred, declared, strict=True)
+    ]
+
+
+def _inferred(
+    model: onnx.ModelProto,
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[onnx.ValueInfoProto] | None = None,
 ) -> dict[str, onnx.ValueInfoProto]:
-    """What is known of the types of all values, by name; weights take part without their elements."""
+    """What is known of the types of all values, by name; large weights take part without their elements.
+
+    `outputs` stand for those of the model, if they are given.
+    """
     graph = model.graph
     opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    bare.graph.CopyFrom(onnx.GraphProto(name="types", node=nodes, output=graph.output))
+    ends = graph.output if outputs is None else outputs
+    bare.graph.CopyFrom(onnx.GraphProto(name="types", node=nodes, output=ends))
     inputs = {proto.name: proto for proto in graph.input}
     for name, elem_type, dims in [
         *((proto.name, proto.data_type, proto.dims) for proto in graph.initializer),
@@ -155,12 +214,14 @@ def _inferred(
     ]:
         inputs.setdefault(name, helper.make_tensor_value_info(name, elem_type, list(dims)))
     bare.graph.input.extend(inputs.values())
+    if outputs is not None:
+        bare.graph.initializer.extend(filter(_is_shape, graph.initializer))
     bare.graph.value_info.extend(graph.value_info)
     result = bare.graph
     # ONNX's inference of some operators reads a null pointer where an input is missing. The build says what is wrong.
     if all(_has_inputs(node, opsets) for node in nodes):
         with suppress(shape_inference.InferenceError, RuntimeError, ValueError):
-            result = shape_inference.infer_shapes(bare).graph
+            result = shape_inference.infer_shapes(bare, data_prop=outputs is not None).graph
     values = [*result.input, *result.value_info, *result.output]
     types = {proto.name: proto for proto in values if is_typed(proto)}
     for node in nodes:

@@ -32,7 +32,15 @@ from glowpy.support.dumped import DECLARATIONS, DOMAIN
 from glowpy.support.errors import LoadError, UnsupportedError, UserError, expect_type
 from glowpy.support.loc import Loc
 
-__all__ = ["IMPLIED_OPSETS", "MAX_NODES", "NEWEST_OPSETS", "Source", "domain_of", "read_source"]
+__all__ = [
+    "IMPLIED_OPSETS",
+    "MAX_NODES",
+    "NEWEST_OPSETS",
+    "Source",
+    "domain_of",
+    "read_proto",
+    "read_source",
+]
 
 MAX_NODES = 200_000
 """No graph may have more nodes, functions expanded: a model beyond this is a mistake or an attack."""
@@ -121,6 +129,11 @@ def read_source(
             loc=Loc(source.file),
         )
     return source
+
+
+def read_proto(content: bytes) -> onnx.ModelProto:
+    """The parsed bytes of a file, whatever is in it. Raises LoadError for what is no model."""
+    return _parse(content, "model").proto
 
 
 def _serialized(model: onnx.ModelProto, name: str) -> bytes:

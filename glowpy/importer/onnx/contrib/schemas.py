@@ -15,7 +15,7 @@ from functools import cache
 
 from onnx import defs
 
-__all__ = ["CONTRIB", "NCHWC", "UNCHECKED", "contrib_schema", "contrib_schemas"]
+__all__ = ["CONTRIB", "NCHWC", "UNCHECKED", "contrib_schema", "contrib_schemas", "operator_schemas"]
 
 CONTRIB, NCHWC = "com.microsoft", "com.microsoft.nchwc"
 
@@ -289,6 +289,12 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         ints="K! N! bits block_size! accuracy_level weight_prepacked",
     )
     yield _schema(
+        "MatMulBnb4",
+        "A B:u8 absmax",
+        "Y",
+        ints="K! N! block_size! quant_type! training_mode transB",
+    )
+    yield _schema(
         "GatherBlockQuantized",
         "data:bytes indices:ids scales zero_points?:bytes",
         "output",
@@ -341,6 +347,11 @@ def contrib_schemas() -> tuple[defs.OpSchema, ...]:
         *(_quantized, _integer_products, _texts),
     )
     return tuple(schema for family in families for schema in family())
+
+
+def operator_schemas() -> list[defs.OpSchema]:
+    """ONNX's operators at every opset that changed them, and those of the table."""
+    return [*defs.get_all_schemas_with_history(), *contrib_schemas()]
 
 
 @cache

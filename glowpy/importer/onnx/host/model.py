@@ -26,6 +26,7 @@ from glowpy.importer.onnx.host.types import (
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.order import place_of
+from glowpy.importer.onnx.replaced import Given, replaced
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
@@ -39,12 +40,15 @@ FAMILIES = (containers, control, labels, strings)
 
 
 @within_limits
-def open_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel | HostModel:
+def open_model(
+    model: str | Path | bytes | onnx.ModelProto, given: Given | None = None
+) -> OnnxModel | HostModel:
     """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
 
-    Raises what `read_model` raises.
+    Elements that are `given` take the places of those of the model. Raises what `read_model` raises.
     """
     source = read_source(model)
+    source = source if given is None else replaced(source, given)
     loaded: OnnxModel | HostModel = OnnxModel(source)
     if _may_need_host(source.proto.graph):
         raise_all([*_malformed(source, source.proto.graph)])

@@ -1,0 +1,87 @@
+"""Elements that a caller gives in place of those that a model stores, or says to be in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import onnx
+from onnx import external_data_helper
+
+from glowpy.core.tensor import Array
+from glowpy.importer.onnx.order import subgraphs
+from glowpy.importer.onnx.source import Source
+from glowpy.importer.onnx.tensor import kind_of
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+
+__all__ = ["Given", "replaced"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a caller gives: arrays by initializer, and the bytes of files of external data by the names of these."""
+
+    tensors: Mapping[str, Array] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def replaced(source: Source, given: Given) -> Source:
+    """The source with elements of the caller's, which need not be on disk then.
+
+    Raises UserError for an array of another type or shape than the initializer, and for a file that ends too early.
+    """
+    digest = hashlib.sha256()
+    for tensor in _stored(source.proto.graph):
+        content = _content(tensor, given, source)
+        if content is None:
+            continue
+        for name in ("external_data", "data_location", "float_data", "int32_data", "int64_data"):
+            tensor.ClearField(name)
+        for name in ("double_data", "uint64_data", "string_data"):
+            tensor.ClearField(name)
+        tensor.raw_data = content
+        digest.update(tensor.name.encode() + b"\0" + content)
+    return replace(source, part=f"{source.part} {digest.hexdigest()}")
+
+
+def _stored(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """The initializers of a graph and of those in it."""
+    work = [graph]
+    while work:
+        graph = work.pop()
+        yield from graph.initializer
+        work += [inner for node in graph.node for inner in subgraphs(node)]
+
+
+def _content(tensor: onnx.TensorProto, given: Given, source: Source) -> bytes | None:
+    if tensor.name in given.tensors:
+        return _elements(tensor, given.tensors[tensor.name], source)
+    if not external_data_helper.uses_external_data(tensor):
+        return None
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    content = given.files.get(entries.get("location", ""))
+    if content is None:
+        return None
+    start = int(entries.get("offset", "0"))
+    end = start + int(entries.get("length", len(content) - start))
+    if not 0 <= start <= end <= len(content):
+        raise UserError(
+            f"tensor '{tensor.name}': expected external data up to byte {end}, "
+            f"but '{entries['location']}' has {len(content)}",
+            loc=Loc(source.file),
+        )
+    return bytes(content[start:end])
+
+
+def _elements(tensor: onnx.TensorProto, array: Array, source: Source) -> bytes:
+    kind, shape = kind_of(tensor.data_type), tuple(tensor.dims)
+    if (array.dtype, array.shape) != (kind.dtype, shape):
+        raise UserError(
+            f"initializer '{tensor.name}': expected {kind.dtype}{list(shape)}, "
+            f"got {array.dtype}{list(array.shape)}",
+            loc=Loc(source.file),
+        )
+    return (array if sys.byteorder == "little" else array.byteswap()).tobytes()

@@ -1,0 +1,100 @@
+"""`SessionOptions.optimized_model_filepath`: what glowpy's optimizer makes of a model, as an ONNX file."""
+
+from __future__ import annotations
+
+import tempfile
+from os import PathLike, fspath
+from pathlib import Path
+
+from glowpy.core.type import Shape
+from glowpy.exporter import apart, copied_model, save
+from glowpy.graph.function import Module
+from glowpy.importer import HostModel, OnnxModel, ValueInfo
+from glowpy.onnxruntime.errors import Fail
+from glowpy.onnxruntime.logs import say_once
+from glowpy.onnxruntime.model import open_model
+from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
+from glowpy.support.errors import UserError
+from glowpy.support.remedies import remedied
+from glowpy.support.symbolic import Dim, Expr, UndecidedError, symbol
+from glowpy.support.text import symbol_name
+
+__all__ = ["optimized_model", "write_optimized"]
+
+_FILE = "session.optimized_model_external_initializers_file_name"
+_LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
+_MOST = 1 << 30
+"""An extent that no tensor reaches."""
+
+
+def write_optimized(model: str | PathLike[str] | bytes, options: SessionOptions) -> None:
+    """Writes the file that the options ask for.
+
+    A model that has no form in ONNX after it is optimized, and one of strings or sequences, is written as it is, and
+    that is said. Raises Fail for a file that cannot be written.
+    """
+    path = Path(options.optimized_model_filepath)
+    content = optimized_model(model, options)
+    name, least = options.entry(_FILE), options.entry(_LEAST) or "1024"
+    try:
+        if name:
+            content = copied_model(content, None, apart(path.parent / name, int(least)))
+        path.write_bytes(content)
+    except OSError as error:
+        raise Fail(f"cannot write the optimized model '{path}': {error}") from error
+
+
+def optimized_model(model: str | PathLike[str] | bytes, options: SessionOptions) -> bytes:
+    """The bytes of a file, with all elements inside: optimized unless the options say not to."""
+    opened = open_model(model, options)
+    if options.graph_optimization_level is not GraphOptimizationLevel.ORT_DISABLE_ALL:
+        try:
+            return _exported(opened)
+        except UserError as error:
+            say_once(
+                f"the optimized model is the model itself: {error}", options.log_severity_level
+            )
+    path = None if isinstance(model, bytes) else Path(fspath(model))
+    content = model if isinstance(model, bytes) else Path(fspath(model)).read_bytes()
+    folder = None if path is None else path.parent
+    tensors = {name: value.numpy() for name, value in options.initializers.items()}
+    return copied_model(content, folder, dims=options.dims, tensors=tensors)
+
+
+def _exported(model: OnnxModel | HostModel) -> bytes:
+    if isinstance(model, HostModel):
+        raise UserError("a session computes a part of it")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "optimized.onnx"
+        save(_open_module(model), path, optimize=True)
+        return copied_model(path.read_bytes(), path.parent)
+
+
+def _open_module(model: OnnxModel) -> Module:
+    """The model with every dimension that it leaves open as a symbol. Raises UserError where that is impossible."""
+    symbols: dict[str, Dim] = {}
+    while True:
+        shapes = {info.name: _open_shape(info, symbols) for info in model.inputs if info.shape}
+        try:
+            return model.build(shapes=shapes)
+        except UndecidedError as error:
+            raised = remedied(error, symbols)
+            if not raised or not all(_is_symbol(dim, name) for name, dim in raised.items()):
+                raise
+            symbols |= raised  # what it may be does not stand in the file
+
+
+def _is_symbol(dim: Dim, name: str) -> bool:
+    return isinstance(dim, Expr) and dim.symbol is not None and dim.symbol.name == name
+
+
+def _open_shape(info: ValueInfo, symbols: dict[str, Dim]) -> Shape:
+    """The shape with symbols, which are made where they are not known. Those of one declared name are one."""
+    shape: list[Dim] = []
+    for axis, dim in enumerate(info.shape or ()):
+        if isinstance(dim, int):
+            shape.append(dim)
+            continue
+        name = symbol_name(dim or f"{info.name}_{axis}")
+        shape.append(symbols.setdefault(name, symbol(name, 1, _MOST)))
+    return tuple(shape)

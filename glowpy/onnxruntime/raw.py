@@ -1,0 +1,183 @@
+"""The classes beneath onnxruntime's Python ones, as far as libraries reach for them, with other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, final
+
+from glowpy.core.tensor import Array
+from glowpy.onnxruntime.binding import IOBinding
+from glowpy.onnxruntime.devices import OrtDevice, OrtEpDevice, OrtMemoryInfo
+from glowpy.onnxruntime.model import ModelMetadata, NodeArg
+from glowpy.onnxruntime.options import RunOptions, SessionOptions
+from glowpy.onnxruntime.session import InferenceSession
+from glowpy.onnxruntime.values import OrtValue, OrtValueVector
+
+__all__ = ["RawSession", "SessionIOBinding", "raw_session"]
+
+
+@final
+class RawSession:
+    """A session whose outputs are named after its inputs, and whose properties are nouns."""
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        model: str | PathLike[str] | bytes,
+        from_path: bool = True,
+        read_config: bool = False,
+    ) -> None:
+        del from_path, read_config
+        self.session = InferenceSession(model, options)
+
+    def initialize_session(
+        self,
+        providers: Sequence[str] = (),
+        provider_options: Sequence[Mapping[str, str]] = (),
+        disabled_optimizers: object = (),
+    ) -> None:
+        """Warns of providers that there are not."""
+        del disabled_optimizers
+        if providers:
+            self.session.set_providers(providers, provider_options or None)
+
+    @property
+    def inputs_meta(self) -> list[NodeArg]:
+        """The inputs without initializers."""
+        return self.session.get_inputs()
+
+    @property
+    def outputs_meta(self) -> list[NodeArg]:
+        """The outputs."""
+        return self.session.get_outputs()
+
+    @property
+    def overridable_initializers(self) -> list[NodeArg]:
+        """The initializers that a run may give others for."""
+        return self.session.get_overridable_initializers()
+
+    @property
+    def model_meta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        return self.session.get_modelmeta()
+
+    @property
+    def session_options(self) -> SessionOptions:
+        """A copy of the options."""
+        return self.session.get_session_options()
+
+    @property
+    def input_meminfos(self) -> list[OrtMemoryInfo]:
+        """Where inputs are."""
+        return self.session.get_input_memory_infos()
+
+    @property
+    def output_meminfos(self) -> list[OrtMemoryInfo]:
+        """Where outputs are."""
+        return self.session.get_output_memory_infos()
+
+    @property
+    def input_epdevices(self) -> list[OrtEpDevice]:
+        """What reads inputs."""
+        return self.session.get_input_epdevices()
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Array]:
+        """As `InferenceSession.run`."""
+        return self.session.run(output_names, input_feed, run_options)
+
+    def run_with_ort_values(
+        self,
+        input_feed: Mapping[str, OrtValue],
+        output_names: Sequence[str],
+        run_options: RunOptions | None = None,
+    ) -> OrtValueVector:
+        """As `InferenceSession.run_with_ort_values`."""
+        return self.session.run_with_ort_values(output_names, input_feed, run_options)
+
+    def run_with_iobinding(
+        self, binding: SessionIOBinding | IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """As `InferenceSession.run_with_iobinding`."""
+        inner = binding.binding if isinstance(binding, SessionIOBinding) else binding
+        self.session.run_with_iobinding(inner, run_options)
+
+    def __getattr__(self, name: str) -> Any:
+        """What both kinds of sessions have, such as `get_providers` and `end_profiling`."""
+        if name == "session" or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.session, name)
+
+
+def raw_session(session: InferenceSession) -> RawSession:
+    """What is beneath a session: the same one."""
+    raw = RawSession.__new__(RawSession)
+    raw.session = session
+    return raw
+
+
+@final
+class SessionIOBinding:
+    """The memory of inputs and outputs, with devices as objects."""
+
+    def __init__(self, session: RawSession) -> None:
+        self.binding = session.session.io_binding()
+
+    def bind_input(self, name: str, *where: Any) -> None:
+        """Binds an input to an array; or with a device, a type, and a shape, to the memory at an address."""
+        if len(where) == 1:
+            self.binding.bind_cpu_input(name, where[0])
+            return
+        device, element_type, shape, address = where
+        self.binding.bind_input(name, _named(device), 0, element_type, shape, address)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds an input to a value."""
+        self.binding.bind_ortvalue_input(name, ortvalue)
+
+    def bind_output(
+        self,
+        name: str,
+        device: OrtDevice,
+        element_type: object = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Binds an output to the memory at an address; without one, to new memory at every run."""
+        self.binding.bind_output(name, _named(device), 0, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Binds an output to a value."""
+        self.binding.bind_ortvalue_output(name, ortvalue)
+
+    def clear_binding_inputs(self) -> None:
+        """Forgets what inputs are bound to."""
+        self.binding.clear_binding_inputs()
+
+    def clear_binding_outputs(self) -> None:
+        """Forgets what outputs are bound to."""
+        self.binding.clear_binding_outputs()
+
+    def synchronize_inputs(self) -> None:
+        """Nothing to do on the CPU."""
+
+    def synchronize_outputs(self) -> None:
+        """Nothing to do on the CPU."""
+
+    def get_outputs(self) -> OrtValueVector:
+        """The outputs of the last run."""
+        return self.binding.get_outputs_as_ortvaluevector()
+
+    def copy_outputs_to_cpu(self) -> list[Array]:
+        """Copies of the outputs of the last run."""
+        return self.binding.copy_outputs_to_cpu()
+
+
+def _named(device: OrtDevice) -> str:
+    """The name that a binding has for a device."""
+    return "cpu" if device.device_type() == OrtDevice.cpu() else "gpu"
