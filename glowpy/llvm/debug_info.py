@@ -27,16 +27,20 @@ class DebugInfo:
 
     file: str
     directory: str
-    _subprograms: dict[str, str] = field(default_factory=dict)
+    _nodes: dict[str, str] = field(default_factory=dict)
 
     def subprogram(self, name: str, line: int) -> str:
         """Declares the function of instruction `name`, which begins on `line`; returns its reference."""
-        reference = f"!{_FIXED + len(self._subprograms)}"
-        self._subprograms[reference] = (
-            f"{reference} = distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, "
+        return self._node(
+            f"distinct !DISubprogram(name: {_quoted(name)}, scope: !3, file: !3, "
             f"line: {line}, scopeLine: {line}, type: !4, "
             "spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: !2)"
         )
+
+    def _node(self, text: str) -> str:
+        """The reference of a node, which is written with the modules that refer to it."""
+        reference = f"!{_FIXED + len(self._nodes)}"
+        self._nodes[reference] = f"{reference} = {text}"
         return reference
 
     def location(self, line: int, scope: str) -> str:
@@ -52,6 +56,17 @@ class DebugInfo:
         where = f"!DILocation(line: {line}, column: 0, scope: {scope})"
         return f"  %begun = alloca i8\n  store volatile i8 0, ptr %begun, !dbg {where}\n"
 
+    def member(self, name: str, line: int, first_line: int, scope: str) -> str:
+        """What a function goes on with that computes other instructions as well, such as those in its epilogue.
+
+        To debuggers each is a function of its own that is inlined there, so that a breakpoint on its name is hit once
+        for each call. This follows `entry`.
+        """
+        inlined = self._node(f"distinct !DILocation(line: {first_line}, column: 0, scope: {scope})")
+        own = self.subprogram(name, line)
+        where = f"!DILocation(line: {line}, column: 0, scope: {own}, inlinedAt: {inlined})"
+        return f"  store volatile i8 0, ptr %begun, !dbg {where}\n"
+
     def render(self, text: str) -> list[str]:
         """The metadata of a module with these functions."""
         used = dict.fromkeys(_REFERENCE.findall(text))
@@ -65,7 +80,7 @@ class DebugInfo:
             f"!3 = !DIFile(filename: {_quoted(self.file)}, directory: {_quoted(self.directory)})",
             "!4 = !DISubroutineType(types: !5)",
             "!5 = !{null}",
-            *(self._subprograms[name] for name in used if name in self._subprograms),
+            *(self._nodes[name] for name in used if name in self._nodes),
         ]
 
 

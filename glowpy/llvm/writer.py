@@ -164,11 +164,19 @@ class ModuleWriter:
         text = f"declare {result} @{symbol}({', '.join(arguments)})"
         self._globals[symbol] = f"{text} {EXTERNAL}" if external else text
 
-    def function(self, body: Body, *, inline: bool, work: int = 1) -> str:
+    def function(
+        self,
+        body: Body,
+        *,
+        inline: bool,
+        work: int = 1,
+        members: Sequence[tuple[str, int]] = (),
+    ) -> str:
         """The name of a private function with this body, written only if there is none yet.
 
         `work` says how long LLVM takes for it, roughly, beside a simple loop.
-        Every function is written of its own where debug information tells them apart.
+        Every function is written of its own where debug information tells them apart. `members` are the names and
+        lines of the instructions that it computes beside the one that it is named after.
         """
         key = f"({body.parameters}) {body.text} {inline}"
         if key not in self._functions:
@@ -180,6 +188,9 @@ class ModuleWriter:
             if self._debug is not None:
                 scope = self.subprogram(stem, body.first_line)
                 entry = self._debug.entry(body.first_line, scope)
+                entry += "".join(
+                    self._debug.member(name, line, body.first_line, scope) for name, line in members
+                )
                 text = entry + text.replace(_SCOPE, scope)
             inlining = "alwaysinline" if inline else "" if self._merge else "noinline"
             inlining += ' "no-builtin-memcpy"' * body.loops_only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,37 @@ def test_breakpoint_on_an_instruction_in_jit_code(tmp_path: Path) -> None:
     assert "max_pool @out %y, @in %conv1" in transcript  # the source line
     assert "#1" in transcript
     assert "glowpy_main_bound () at glowpy_main.ir:" in transcript
+    assert "finished" in transcript
+
+
+@needs_gdb
+def test_breakpoint_on_a_member_of_a_run(tmp_path: Path) -> None:
+    """The activation is computed in the convolution's epilogue, and `y2` and `y3` in the loop of `y1`."""
+    more = (
+        "    chain = f.create_exp('y3', f.create_neg('y2', f.create_tanh('y1', pool)))\n"
+        "    f.create_save('save', chain, y)\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(
+        _BUILD.replace("    f.create_save('save', pool, y)\n".replace("'", '"'), more)
+        + "\nimport glowpy\n"
+        f"backend = glowpy.CpuBackend(glowpy.CpuOptions(debug={str(tmp_path / 'dumps')!r}))\n"
+        "compiled = glowpy.compile(network(), backend, glowpy.CompileOptions(cache=False))\n"
+        "compiled({'x': np.ones((1, 16, 16, 8), np.float32)})\n"
+        "print('finished')\n"
+    )
+    names = ["relu1", "y2", "y3"]
+    commands = [*(f"break {name}" for name in names), "run"]
+    commands += [command for _ in names for command in ("backtrace 2", "continue")]
+    transcript = debug(commands, [sys.executable, str(script)], tmp_path)
+    lines = (tmp_path / "dumps/glowpy_main.ir").read_text().splitlines()
+    for number, name in enumerate(names, 1):
+        assert f"hit Breakpoint {number}, {name} () at glowpy_main.ir:" in transcript
+    for name, owner in (("relu1", "conv1"), ("y2", "y1"), ("y3", "y1")):
+        (place,) = re.findall(
+            rf"#0 +{name} \(\) at glowpy_main.ir:(\d+)\n#1 +(?:0x\w+ in )?{owner} \(\)", transcript
+        )
+        assert {"relu1": "relu", "y2": "neg", "y3": "exp"}[name] in lines[int(place) - 1]
     assert "finished" in transcript
 
 

@@ -188,7 +188,10 @@ def _calls(
         inline = _is_inlined(run, _INLINED - inlined)
         inlined += len(run) if inline else 0
         function = module.function(
-            body, inline=inline, work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1
+            body,
+            inline=inline,
+            work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1,
+            members=[(inst.name, lines[inst]) for inst in run[1:] if inst.name],
         )
         yield Call(function, tuple(body.memories), tuple(run), lines[run[0]], body.units)
 
