@@ -203,6 +203,7 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *fi
   dim_t tiles_of_row = ceil_div(width, tile_pixels), last = (tiles_of_row - 1) * tile_pixels;
   dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
   dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
+  if (tiles_of_row == 0) return;  // an epilogue is called for a pixel at least
   // Only where no other tile than the first and the last reaches over an edge, those between need not look.
   bool inside = col_step >= left && (tiles_of_row - 2) * col_step - left + span < cols;
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
