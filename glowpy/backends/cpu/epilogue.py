@@ -45,7 +45,7 @@ def emit_epilogue(
 
     The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
     sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `work.block`
-    columns: for these there is a loop of its own, which LLVM makes whole vectors of.
+    columns: for these there is a loop of its own, which LLVM makes whole vectors of, and if all have there is no other.
     """
     module, dim = caller.module, caller.module.dim
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
@@ -72,10 +72,13 @@ def emit_epilogue(
                 total = body.load(result.type.kind, "%tile", place)
                 emit_members(body, members, context, index, body.pointer, (head, total))
 
-    if highest(result.type.shape[-1]) >= work.block:
-        with body.returning_if(body.let(f"icmp eq {dim} %cols, {work.block}")):
-            loops(work.block, str(work.block))
-    loops("%cols", "%ld")
+    if work.only_blocks:
+        loops(work.block, str(work.block))
+    else:
+        if highest(result.type.shape[-1]) >= work.block:
+            with body.returning_if(body.let(f"icmp eq {dim} %cols, {work.block}")):
+                loops(work.block, str(work.block))
+        loops("%cols", "%ld")
     finish = module.function(body, inline=True)
 
     environment = _Environment(caller)

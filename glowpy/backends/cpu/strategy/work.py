@@ -80,6 +80,7 @@ class Work:
     Attributes:
         units: How many there are.
         block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
+        only_blocks: Whether all calls are about so many.
         tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
         finished: Which of the tiles may be one function with its epilogue, if any.
         patches: The functions of patches, which a kernel has after its tiles.
@@ -94,6 +95,7 @@ class Work:
     patches: tuple[PatchFunction, ...] = ()
     together: int = 1
     cut: Cut | None = None
+    only_blocks: bool = False
 
 
 _rules: Rules[Callable[..., Work]] = Rules("work")
@@ -131,8 +133,8 @@ def _conv(inst: CpuConvInst, lanes: int) -> Work:
     blocks = _blocks(inst.tile_vectors, channels, inst.filter, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(pixels, inst.line), inst.slab)
-    block = blocks.size
-    return Work(images * inst.group * slabs * ceil_div(channels, block), block, tiles, tiles[0])
+    units = images * inst.group * slabs * ceil_div(channels, blocks.size)
+    return Work(units, blocks.size, tiles, tiles[0], only_blocks=blocks.are_whole)
 
 
 def _kinds(inst: CpuConvInst, pixels: int) -> set[tuple[str, Dim]]:
@@ -187,6 +189,11 @@ class _Blocks:
     def size(self) -> int:
         """Channels of a whole block."""
         return self.vectors * self.lanes
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether no block has fewer channels."""
+        return not isinstance(self.channels, Expr) and self.channels % self.size == 0
 
     @property
     def heights(self) -> tuple[int, int]:
@@ -244,8 +251,8 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
     blocks = _blocks(inst.tile_vectors, channels, inst.rhs, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     slabs = ceil_div(ceil_div(rows, inst.tile_pixels), inst.slab)
-    block = blocks.size
-    return Work(product(batch) * slabs * ceil_div(channels, block), block, tiles, tiles[0])
+    units = product(batch) * slabs * ceil_div(channels, blocks.size)
+    return Work(units, blocks.size, tiles, tiles[0], only_blocks=blocks.are_whole)
 
 
 @_rules(CpuWinogradInst)
@@ -258,7 +265,9 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     patch = inst.patch, inst.kernels
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
     units = inst.bands * ceil_div(inst.filter.type.shape[0] // inst.group, inst.blocks)
-    return Work(units, inst.tile_vectors * lanes, tiles, patches=functions)
+    block = inst.tile_vectors * lanes
+    whole = blocks.are_whole and blocks.size == block
+    return Work(units, block, tiles, patches=functions, only_blocks=whole)
 
 
 @_rules(CpuStrassenInst)
