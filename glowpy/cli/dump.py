@@ -14,7 +14,7 @@ from glowpy.cli.backends import (
     target_options,
 )
 from glowpy.cli.completion import complete_file
-from glowpy.cli.files import write_constants, write_text
+from glowpy.cli.files import write_constants, write_named_constants, write_text
 from glowpy.cli.model import (
     choose_function,
     constants_option,
@@ -119,7 +119,8 @@ def dump(
                 is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
                 module = (stages.graph(chosen) if is_graph else stages.lowered).module
     if save_constants is not None:
-        write_constants(save_constants, module.constants)
+        write = write_named_constants if chosen is Stage.IR else write_constants
+        write(save_constants, module.constants)
     _say_tuning(bound, chosen)
     write_text(output, text)
 

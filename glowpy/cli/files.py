@@ -29,9 +29,11 @@ __all__ = [
     "read_array",
     "read_arrays",
     "read_constants",
+    "read_named_constants",
     "read_text",
     "write_array",
     "write_constants",
+    "write_named_constants",
     "write_network",
     "write_text",
 ]
@@ -149,6 +151,28 @@ def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:
     """
     arrays = {constant.digest: plain(constant.array) for constant in constants}
     write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def write_named_constants(path: str | Path, constants: Iterable[Constant]) -> None:
+    """Writes a .npz file with the elements of constants, each under its name in the text of an IR function.
+
+    Raises UserError where that is impossible.
+    """
+    arrays = {f"%{constant.name}": plain(constant.array) for constant in constants}
+    write_output_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def read_named_constants(path: str) -> dict[str, Array]:
+    """What `write_named_constants` wrote, by name. Raises LoadError."""
+    arrays = read_arrays(path)
+    named = {name[1:]: array for name, array in arrays.items() if name.startswith("%")}
+    if arrays and not named:
+        raise LoadError(
+            "expected the constants of an IR function by their names",
+            loc=Loc(path),
+            note="write them: glowpy dump MODEL --stage ir --save-constants FILE",
+        )
+    return named
 
 
 def constants_file(output: str) -> str | None:

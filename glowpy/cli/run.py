@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
 from glowpy.cli.preparation import prepare_model, prepare_option
 from glowpy.cli.run_hosted import run_hosted
+from glowpy.cli.run_ir import is_ir, run_ir
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.tuning import tuning_of
 from glowpy.cli.verb import Number, OutputFolder, Verb
@@ -161,6 +162,8 @@ def run_model(
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
 
+    MODEL may be an IR function as well (.ir), as dump --stage ir prints it.
+
     Inputs without a file get random elements, the same ones every time; what --state keeps is zero or empty. Strings
     must be given (.txt with one in each line, .npy, .json, .pb), and so must sequences (.npz, .json) and maps (.json).
 
@@ -170,6 +173,7 @@ def run_model(
       glowpy run model.onnx --help-model
       glowpy run model.onnx --prepare batch=1..32 --prepare length=1..512
       glowpy run model.onnx --instrument-debug operands
+      glowpy run model.ir --constants model.npz
     """
     if help_model:
         print_model(model, as_json=as_json)
@@ -179,24 +183,40 @@ def run_model(
     if ranges:
         prepare_model(model, ranges, state, bound, as_json=as_json)
         return
-    opened = open_onnx(model, constants)
     observers = _observers(instrument_ir, operand_folder)
     options = CompileOptions(instrument=bool(observers), sanitize=sanitize)
-    if isinstance(opened, HostModel):
-        _refuse(state, name)
-        run = run_hosted(opened, inputs, shapes, seed, bound, observers, options, repeat)
-    else:
-        source = Source(model, shapes, constants, name, backend, state, opened, inputs)
-        try:
-            run = _run_compiled(source, inputs, seed, bound, observers, options, repeat, start)
-        except (RoundsError, ValueNeededError) as error:
-            if opened is None or state:
-                raise
-            by_session = by_rounds(opened, error)
-            run = run_hosted(by_session, inputs, shapes, seed, bound, observers, options, repeat)
+    source = Source(model, shapes, constants, name, backend, state, inputs=inputs)
+    run = _run(source, seed, bound, observers, options, repeat, start)
     tuned = tuning_of(bound)
     report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
     report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
+
+
+def _run(
+    source: Source,
+    seed: int,
+    backend: Backend,
+    observers: list[Observer],
+    options: CompileOptions,
+    repeat: int,
+    start: float,
+) -> Run:
+    """Runs whatever kind of model it is; `start` is when the command began."""
+    model, inputs, shapes = source.path, source.inputs, source.shapes
+    how = (seed, backend, observers, options, repeat)
+    if is_ir(model):
+        given = {"--shape": shapes, "--state": source.state, "--function": source.name}
+        return run_ir(model, source.constants, inputs, *how, given)
+    opened = open_onnx(model, source.constants)
+    if isinstance(opened, HostModel):
+        _refuse(source.state, source.name)
+        return run_hosted(opened, inputs, shapes, *how)
+    try:
+        return _run_compiled(replace(source, opened=opened), *how, start)
+    except (RoundsError, ValueNeededError) as error:
+        if opened is None or source.state:
+            raise
+        return run_hosted(by_rounds(opened, error), inputs, shapes, *how)
 
 
 def _checked(report: RunReport, checker: str, rtol: float | None, atol: float | None) -> RunReport:
@@ -209,7 +229,7 @@ def _checked(report: RunReport, checker: str, rtol: float | None, atol: float | 
     return replace(report, checked_with=checker, differences=differences, inexact=bool(kinds))
 
 
-def _refuse(state: tuple[str, ...], name: str) -> None:
+def _refuse(state: Sequence[str], name: str) -> None:
     """Raises UserError for options that models of strings, sequences, optionals and maps do not take."""
     if state:
         raise UserError(
@@ -242,7 +262,6 @@ def _inexact_kinds(f: Function) -> set[ElemKind | None]:
 
 def _run_compiled(
     source: Source,
-    inputs: tuple[str, ...],
     seed: int,
     backend: Backend,
     observers: list[Observer],
@@ -251,7 +270,7 @@ def _run_compiled(
     start: float,
 ) -> Run:
     """Runs a network of numbers; `start` is when the command began."""
-    read = partial(read_inputs, inputs, seed=seed)
+    read = partial(read_inputs, source.inputs, seed=seed)
     compiled, feeds, begun = _compiled(source, backend, options, read)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start

@@ -138,7 +138,7 @@ _TEXTS = (
     (re.compile(rb"module \{|function @"), Foreign(
         "the text of a graph of glowpy", "its file has to end in .glow")),
     (re.compile(rb"irfunction @"), Foreign(
-        "the text of an IR function of glowpy", "its file has to end in .ir")),
+        "the text of an IR function of glowpy", "glowpy run and glowpy opt read it, if its file ends in .ir")),
     (re.compile(rb"<\s*(//.*\n\s*)*ir_version"), Foreign(
         "ONNX's text form of a model", "onnx.save(onnx.parser.parse_model(text), 'model.onnx')")),
     (re.compile(rb"\{.*\"modelTopology\"", re.S), Foreign(

@@ -1,0 +1,83 @@
+"""`glowpy run` of an IR function as text: what `glowpy dump --stage ir` prints, perhaps changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from glowpy.backend import Backend, CompileOptions
+from glowpy.backends.interpreter.backend import InterpreterBackend
+from glowpy.cli.files import read_named_constants, read_text
+from glowpy.cli.model import read_inputs
+from glowpy.cli.observers import Observers
+from glowpy.cli.output import progress
+from glowpy.cli.run_report import Run
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
+from glowpy.engine import known_instructions
+from glowpy.executable import Observer
+from glowpy.ir.parser import parse_irfunction
+from glowpy.support.errors import UserError
+from glowpy.text_program import program_of_text
+
+__all__ = ["is_ir", "run_ir"]
+
+
+def is_ir(path: str) -> bool:
+    """Whether a model is the text of an IR function."""
+    return path.endswith(".ir")
+
+
+def run_ir(
+    path: str,
+    constants: str,
+    inputs: Sequence[str],
+    seed: int,
+    backend: Backend,
+    observers: Sequence[Observer],
+    options: CompileOptions,
+    repeat: int,
+    given: Mapping[str, object],
+) -> Run:
+    """Runs the function in a file. The arguments are those of `glowpy run`; `given` are options for other models.
+
+    Raises UserError as the parser, the verifier and `program_of_text` do.
+    """
+    for option, value in given.items():
+        if value:
+            raise UserError(
+                f"{option}: an IR function has all of that in its text", note="leave it out"
+            )
+    start = time.perf_counter()
+    ir = parse_irfunction(read_text(path), path, extra=known_instructions(type(backend)))
+    program = program_of_text(ir, read_named_constants(constants) if constants else {}, backend)
+    feeds = read_inputs(inputs, program.inputs, seed, model=path)
+    with progress(f"compiling {path}") as begun:
+        function = backend.compile(program, options)
+    function.observer = Observers(observers)
+    compiled, seconds = time.perf_counter() - start, list[float]()
+    outputs: dict[str, Array] = {}
+    for _ in range(repeat):
+        start = time.perf_counter()
+        outputs = function(feeds)
+        seconds.append(time.perf_counter() - start)
+
+    def interpret(feeds: Mapping[str, Array]) -> dict[str, Array]:
+        return InterpreterBackend().compile(program, CompileOptions())(feeds)
+
+    types = {
+        name: str(Type(type.kind, outputs[name].shape, type.quant))
+        for name, type in function.outputs.items()
+    }
+    return Run(
+        feeds,
+        outputs,
+        types,
+        compiled,
+        seconds,
+        recalled=False,
+        compiled=begun.get("compile", (0, 0)),
+        compared=outputs,
+        interpret=interpret,
+        kinds=set,
+    )
