@@ -192,6 +192,14 @@ def _attentions() -> Iterator[defs.OpSchema]:
         texts="k_quant_type v_quant_type",
     )
     yield _schema(
+        "DecoderMaskedMultiHeadAttention",
+        "query key? value? mask_index?:i32 attention_bias? past_key? past_value? past_sequence_length?:i32 "
+        "beam_width?:i32 cache_indirection?:i32 bias?",
+        "output present_key? present_value? qk?:own",
+        ints="num_heads! past_present_share_buffer output_qk",
+        floats="scale mask_filter_value",
+    )
+    yield _schema(
         "RotaryEmbedding",
         "input position_ids:i64 cos_cache sin_cache",
         "output",
@@ -289,12 +297,6 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         ints="K! N! bits block_size! accuracy_level weight_prepacked",
     )
     yield _schema(
-        "MatMulBnb4",
-        "A B:u8 absmax",
-        "Y",
-        ints="K! N! block_size! quant_type! training_mode transB",
-    )
-    yield _schema(
         "GatherBlockQuantized",
         "data:bytes indices:ids scales zero_points?:bytes",
         "output",
@@ -318,6 +320,42 @@ def _with(name: str, ending: str) -> str:
     """A table's name with an ending, and `?` after it if it has one."""
     plain = name.format("")
     return plain.replace("?", f"{ending}?") if "?" in plain else plain + ending
+
+
+def _experts() -> Iterator[defs.OpSchema]:
+    routed = "k normalize_routing_weights use_sparse_mixer swiglu_fusion"
+    numbers = "swiglu_limit activation_alpha activation_beta"
+    layers = [f"fc{i}_experts_weights{{}} {{}}fc{i}_experts_bias?" for i in (1, 2, 3)]
+    plain = " ".join(text.format("?" * (i == 2), "") for i, text in enumerate(layers))
+    yield _schema(
+        "MoE",
+        f"input router_probs {plain}",
+        "output",
+        ints=routed,
+        floats=numbers,
+        texts="activation_type",
+    )
+    stored = " ".join(
+        text.format(":u8" if i < 2 else "?:u8", f"fc{i + 1}_scales?:own ")
+        for i, text in enumerate(layers)
+    )
+    zeros = " ".join(f"fc{i}_zero_points?:u8" for i in (1, 2, 3))
+    scales = "fc1_global_scale?:f32 fc2_global_scale?:f32 fc1_act_scale?:f32 fc2_act_scale?:f32"
+    yield _schema(
+        "QMoE",
+        f"input router_probs {stored} {zeros} router_weights? {scales} "
+        "fc1_act_block_scale?:own fc2_act_block_scale?:own",
+        "output",
+        ints=f"{routed} expert_weight_bits block_size weights_prepacked",
+        floats=numbers,
+        texts="activation_type quant_type",
+    )
+    yield _schema(
+        "MatMulBnb4",
+        "A B:u8 absmax",
+        "Y",
+        ints="K! N! block_size! quant_type! training_mode transB",
+    )
 
 
 def _blocked() -> Iterator[defs.OpSchema]:
@@ -344,7 +382,7 @@ def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
     families = (
         *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
-        *(_quantized, _integer_products, _texts),
+        *(_quantized, _integer_products, _experts, _texts),
     )
     return tuple(schema for family in families for schema in family())
 
