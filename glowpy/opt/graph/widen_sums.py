@@ -1,4 +1,4 @@
-"""Sums of floats of 16 bits, which leave their range, stay in f32 until what is computed of them is back in it."""
+"""Sums of floats of 16 bits, which leave their range, are in f32 until what is computed of them is back in it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,36 @@ from typing import ClassVar
 
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand, value_of
-from glowpy.graph.nodes_gen import ConvertNode, CumSumNode, ReduceAddNode
+from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.nodes_gen import ConvertNode, CumSumNode, ReduceAddNode, ReduceMeanNode
 from glowpy.graph.rounding import wide, widened
 from glowpy.passes import GraphPass, PassContext
 
 __all__ = ["WidenSumsPass"]
 
+_SUMS = (CumSumNode, ReduceAddNode, ReduceMeanNode)
+
 
 @dataclass(frozen=True)
 class WidenSumsPass(GraphPass):
-    """Computes sums of halves in f32, and element by element what follows them and is as small.
+    """Computes sums and means of halves in f32, and element by element what they alone read, and what follows them.
 
-    The sum of 100,000 squares is no f16, but the mean or the norm is that some exporters write as the sum and what
-    divides it. What a sum is combined with may be larger: that result is rounded to a half.
+    The sum of 100,000 squares is no f16, nor is the square of 300; but the norm is that some exporters write as such a
+    sum and what divides it. What a sum is combined with may be larger: that result is rounded to a half.
 
     Before:
         %x : f16[4]
         %out : f16[1]
-        %t = reduce_add(%x) {axes=[0]} : f16[1]
+        %q = mul(%x, %x) : f16[4]
+        %t = reduce_add(%q) {axes=[0]} : f16[1]
         %y = sqrt(%t) : f16[1]
         save(%y, %out)
     After:
         %x : f16[4]
         %out : f16[1]
         %x_1 = convert(%x) : f32[4]
-        %t_1 = reduce_add(%x_1) {axes=[0]} : f32[1]
+        %q_1 = mul(%x_1, %x_1) : f32[4]
+        %t_1 = reduce_add(%q_1) {axes=[0]} : f32[1]
         %y_1 = sqrt(%t_1) : f32[1]
         %y = convert(%y_1) : f16[1]
         save(%y, %out)
@@ -43,19 +47,35 @@ class WidenSumsPass(GraphPass):
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Follows every sum from where it is computed; True iff there was any in halves."""
         del ctx
-        if not any(_is_sum(node) for node in f.nodes):
+        inside = _terms([node for node in f.nodes if _is_sum(node)])
+        if not inside:
             return False
         exact: dict[NodeValue, NodeValue] = {}
         for node in f.topological():
-            inputs = [exact.get(value) for value in node.inputs]
-            if _is_sum(node) or (_follows(node) and any(inputs)):
-                _widen(f, node, inputs, exact)
+            reads = any(value in exact for value in node.inputs)
+            if node in inside or (_follows(node) and reads):
+                _widen(f, node, exact, whole=node in inside)
         f.erase_dead()
         return True
 
 
+def _terms(sums: list[Node]) -> set[Node]:
+    """The sums, and the element-wise nodes whose results only these read."""
+    inside = set(sums)
+    work = list(sums)
+    while work:
+        for value in work.pop().inputs:
+            node = value.node
+            if node is None or node in inside or isinstance(node, ConvertNode):
+                continue
+            if node.has(Trait.ELEMENTWISE) and value.type.kind.is_half and value.num_users == 1:
+                inside.add(node)
+                work.append(node)
+    return inside
+
+
 def _is_sum(node: Node) -> bool:
-    return isinstance(node, ReduceAddNode | CumSumNode) and node.type.kind.is_half
+    return isinstance(node, _SUMS) and node.type.kind.is_half
 
 
 def _follows(node: Node) -> bool:
@@ -63,22 +83,21 @@ def _follows(node: Node) -> bool:
     return node.has(Trait.ELEMENTWISE) or node.has(Trait.SHAPE_ONLY)
 
 
-def _widen(
-    f: Function, node: Node, inputs: list[NodeValue | None], exact: dict[NodeValue, NodeValue]
-) -> None:
-    """Puts the node in f32 in its place, and notes what its result is before it is rounded."""
+def _widen(f: Function, node: Node, exact: dict[NodeValue, NodeValue], *, whole: bool) -> None:
+    """Puts the node in f32 in its place, and notes what its result is unrounded, if that is small or `whole`."""
     before = f.num_nodes
     with f.replacing(node):
-        operands = [new or wide(f, old) for new, old in zip(inputs, node.inputs, strict=True)]
-        result: NodeValue
+        others = {old: wide(f, old) for old in dict.fromkeys(node.inputs) if old not in exact}
+        operands = [exact[old] if old in exact else others[old] for old in node.inputs]
         if isinstance(node, ConvertNode):
             result = f.create_convert(node.name, node.type, operands[0]).result
         else:
             result = widened(f, node, operands).results[0]
-        rounded: Operand = result
+        rounded = result
         if result.type != node.type:
-            rounded = f.create_convert(node.name, node.type, result)
-            small = all(new is None or new.type.count == result.type.count for new in inputs)
-            if _is_sum(node) or small:
-                exact[value_of(rounded)] = result
+            rounded = f.create_convert(node.name, node.type, result).result
+            sums = [exact[old] for old in node.inputs if old in exact]
+            small = all(one.type.count == result.type.count for one in sums)
+            if whole or small:
+                exact[rounded] = result
     f.replace(node, [rounded], f.newest(f.num_nodes - before))
