@@ -175,6 +175,12 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
 
 #if D == 1
 
+/// Lines of a matrix that are added to the result at once, and columns that are summed at once.
+#ifndef ROW_LINES
+#define ROW_LINES 8
+#define ROW_COLUMNS 4
+#endif
+
 /// A row times `vectors` vectors of columns that lie side by side in each line of the matrix, `step` after the last one.
 INLINE void OF(row_times_columns)(S *result, const T *row, const F *matrix, dim_t depth, dim_t step, dim_t vectors) {
   V sums[MAX_TILE_VECTORS];
@@ -187,19 +193,51 @@ INLINE void OF(row_times_columns)(S *result, const T *row, const F *matrix, dim_
   UNROLL for (dim_t v = 0; v < vectors; v++) *(V *)(result + v * W) = sums[v];
 }
 
-/// The sum of left[k] * right[k]: that of every lane first, then halves of the lanes are added.
-INLINE S OF(sum_of_products)(const T *left, const F *right, dim_t depth) {
-  V sums = {0};
-  dim_t k = 0;
-  for (; k + W <= depth; k += W) sums = MULTIPLY_ADD(sums, *(const V *)(left + k), *(const V *)(right + k));
-  S lanes[W];
-  *(V *)lanes = sums;
-  UNROLL for (dim_t width = W / 2; width; width /= 2) {
-    UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
+/// result += some elements of a row times as many lines of a matrix, or = where they are the first. Lines are read from one
+/// end to the other, which is what processors fetch ahead, and sums have the order that `row_times_columns` has.
+INLINE void OF(add_lines)(S *result, const T *row, const F *matrix, dim_t cols, dim_t step, dim_t lines, bool first) {
+  V x[ROW_LINES];
+  UNROLL for (dim_t k = 0; k < lines; k++) x[k] = SPLAT(row[k], V);
+  for (dim_t n = 0; n + W <= cols; n += W) {
+    V sum = {0};
+    if (!first) sum = *(const V *)(result + n);
+    UNROLL for (dim_t k = 0; k < lines; k++) sum = MULTIPLY_ADD(sum, x[k], *(const V *)(matrix + k * step + n));
+    *(V *)(result + n) = sum;
   }
-  S total = lanes[0];
-  for (; k < depth; k++) total += left[k] * right[k];
-  return total;
+}
+
+/// A row times a matrix that lies by rows, of at least a vector of columns; the last vectors may overlap.
+INLINE void OF(row_times_lines)(S *result, const T *row, const F *matrix, dim_t depth, dim_t step, dim_t cols) {
+  dim_t k = 0;
+  for (dim_t n = 0; depth == 0 && n < cols; n++) result[n] = 0;
+  for (; k + ROW_LINES <= depth; k += ROW_LINES)
+    OF(add_lines)(result, row + k, matrix + k * step, cols, step, ROW_LINES, k == 0);
+  for (; k < depth; k++) OF(add_lines)(result, row + k, matrix + k * step, cols, step, 1, k == 0);
+  if (cols % W) OF(row_times_columns)(result + cols - W, row, matrix + cols - W, depth, step, 1);
+}
+
+/// A row times `count` columns that each lie by themselves, `step` after the last one. A sum is that of every lane first,
+/// then halves of the lanes are added.
+INLINE void OF(row_times_each)(S *result, const T *row, const F *matrix, dim_t depth, dim_t step, dim_t count) {
+  V sums[ROW_COLUMNS];
+  UNROLL for (dim_t n = 0; n < count; n++) sums[n] = (V){0};
+  dim_t k = 0;
+  ROLLED for (; k + W <= depth; k += W) {
+    V x = *(const V *)(row + k);
+    UNROLL for (dim_t n = 0; n < count; n++)
+        sums[n] = MULTIPLY_ADD(sums[n], x, *(const V *)(matrix + n * step + k));
+  }
+  UNROLL for (dim_t n = 0; n < count; n++) {
+    S lanes[W];
+    *(V *)lanes = sums[n];
+    UNROLL for (dim_t width = W / 2; width; width /= 2) {
+      UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
+    }
+    result[n] = lanes[0];
+  }
+  for (; k < depth; k++) {
+    UNROLL for (dim_t n = 0; n < count; n++) result[n] += row[k] * matrix[n * step + k];
+  }
 }
 
 /// Rows times matrices of K x N that lie by rows or by columns, or anyhow.
@@ -214,12 +252,14 @@ KERNEL void OF(libjit_cpu_row_matmul)(S *result, const T *lhs, const F *rhs, con
     const F *matrix = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
     S *to = result + batch * cols;
     dim_t n = 0;
-    if (step == 1) {
-      for (; n + 4 * W <= cols; n += 4 * W) OF(row_times_columns)(to + n, row, matrix + n, depth, line, 4);
-      for (; n + W <= cols; n += W) OF(row_times_columns)(to + n, row, matrix + n, depth, line, 1);
+    if (step == 1 && cols >= W) {
+      OF(row_times_lines)(to, row, matrix, depth, line, cols);
+      continue;
     }
     if (line == 1) {
-      for (; n < cols; n++) to[n] = OF(sum_of_products)(row, matrix + n * step, depth);
+      for (; n + ROW_COLUMNS <= cols; n += ROW_COLUMNS)
+        OF(row_times_each)(to + n, row, matrix + n * step, depth, step, ROW_COLUMNS);
+      for (; n < cols; n++) OF(row_times_each)(to + n, row, matrix + n * step, depth, step, 1);
     }
     for (; n < cols; n++) {
       S total = 0;

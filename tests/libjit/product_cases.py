@@ -224,6 +224,8 @@ def _cpu_row_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
         (2, 3, 7, 130),
         (40, 64),
         (17, 300),
+        (9, 70),
+        (0, 70),
     ):
         lhs, rhs = (
             numbers(suffix, (*batch, 1, depth), 1),

@@ -220,6 +220,8 @@ class PackProductsPass(RewritePass):
             return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
         if _meets_each_matrix_once(n):
             return create_cpu_row_matmul(f, n.name, n.type, n.lhs, n.rhs)
+        if _is_computed_column(n):
+            return _as_row(f, n)
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
         return self._in_tiles(f, n)
@@ -415,6 +417,24 @@ def _meets_each_matrix_once(n: MatMulNode) -> bool:
     """Whether each right side is computed, and read for one row only: to pack it would cost more."""
     matrices = product(n.rhs.type.shape[:-2])
     return n.rhs.constant is None and product(n.type.shape[:-1]) == matrices
+
+
+def _is_computed_column(n: MatMulNode) -> bool:
+    """Whether each right side is computed, and has one column: a tile would fill the others with zeros."""
+    return n.rhs.constant is None and n.rhs.type.shape[-1] == 1
+
+
+def _as_row(f: Function, n: MatMulNode) -> Operand:
+    """The product of the column, as a row, and the transposed left side, which is read where it lies."""
+    *batch, depth, _ = n.rhs.type.shape
+    row = f.create_reshape(n.name, n.rhs.type.with_shape((*batch, 1, depth)), n.rhs)
+    rank = n.lhs.type.rank
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    columns = f.create_transpose(n.name, n.lhs, order)
+    *several, rows, _ = n.type.shape
+    type = n.type.with_shape((*several, 1, rows))
+    product = create_cpu_row_matmul(f, n.name, type, row, columns)
+    return f.create_reshape(n.name, n.type, product)
 
 
 def _transposed(f: Function, n: MatMulNode) -> Operand:
