@@ -74,7 +74,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode
+from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode, ReshapeNode
 from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
@@ -424,7 +424,7 @@ def _is_computed_column(n: MatMulNode) -> bool:
     return n.rhs.constant is None and n.rhs.type.shape[-1] == 1
 
 
-def _as_row(f: Function, n: MatMulNode) -> Operand:
+def _as_row(f: Function, n: MatMulNode) -> ReshapeNode:
     """The product of the column, as a row, and the transposed left side, which is read where it lies."""
     *batch, depth, _ = n.rhs.type.shape
     row = f.create_reshape(n.name, n.rhs.type.with_shape((*batch, 1, depth)), n.rhs)
