@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias, final
 
-from glowpy.core.extents import solved
+from glowpy.core.extents import PlainShapes, solved
 from glowpy.core.type import Shape
 from glowpy.importer import ValueInfo
 from glowpy.support.callers import level_outside
@@ -89,6 +89,10 @@ class Plan:
             names.setdefault(shape, []).append(name)
         return names
 
+    @cached_property
+    def _plain(self) -> PlainShapes:
+        return PlainShapes(self._alike)
+
     @property
     def openness(self) -> int:
         """How many symbols it leaves open."""
@@ -103,11 +107,20 @@ class Plan:
 
     def admits(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Whether it is for inputs of these shapes."""
+        alike = self._alike.values()
+        if any(shapes[name] != shapes[names[0]] for names in alike for name in names[1:]):
+            return False
+        actual = [shapes[names[0]] for names in alike]
+        if self._plain.is_plain:
+            return self._plain.extents(actual) is not None
+        return self._fits(actual)
+
+    def _fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether shapes of the inputs that differ fit where sums and the like are among dimensions."""
         extents: dict[str, int] = {}
         sums: list[tuple[Expr, int]] = []
-        for shape, names in self._alike.items():
-            actual = shapes[names[0]]
-            if len(actual) != len(shape) or len(set(map(shapes.__getitem__, names))) > 1:
+        for shape, actual in zip(self._alike, shapes, strict=True):
+            if len(actual) != len(shape):
                 return False
             for dim, size in zip(shape, actual, strict=True):
                 if not isinstance(dim, Expr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,15 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from glowpy.core.extents import Extents, extents_of, largest_at, shape_at, symbols_of_types, type_at
+from glowpy.core.extents import (
+    Extents,
+    PlainShapes,
+    extents_of,
+    largest_at,
+    shape_at,
+    symbols_of_types,
+    type_at,
+)
 from glowpy.core.state import Known, State, StatePort, given_extents
 from glowpy.core.tensor import Array, Tensor, address_of, allocated
 from glowpy.core.type import Type
@@ -75,10 +84,10 @@ class Observer(Protocol):
         """Called after an instruction."""
 
 
-_Small: TypeAlias = tuple[tuple[int, ...], np.dtype[Any]]
-"""Shape and dtype of an array for a small output."""
-_Bound: TypeAlias = tuple[Extents, Sequence[tuple[Port, Type, _Small | None]]]
-"""The extents of a run, and the types that outputs have with them."""
+_Made: TypeAlias = tuple[Port, tuple[int, ...], bool]
+"""An output, the shape that there is memory for, and whether that is little."""
+_Bound: TypeAlias = tuple[Extents, Sequence[_Made]]
+"""The extents of a run, and the outputs with them."""
 
 _MAX_KNOWN = 256
 """Of so many sets of shapes it is remembered what symbols are."""
@@ -117,8 +126,9 @@ class Executable(ProcessBound, ABC):
             if not symbols_of_types([port.type]).keys() <= known.keys()
         ]
         self._is_open = bool(known or self.open_ports)
+        self._plain = PlainShapes(port.type.shape for port in self.input_ports)
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
-        self._constant: _Bound = {}, self._made({})
+        self._constant: _Bound = {}, [] if self._is_open else self._made({})
         """Where no shape depends on a symbol."""
         names = {port.placeholder for port in self.output_ports}
         self._both = names & {port.placeholder for port in self.input_ports}
@@ -220,10 +230,12 @@ class Executable(ProcessBound, ABC):
         if out:
             self._bind_outputs(out, bindings, outputs, state)
         results = {}
-        for port, type, small in outputs:
+        for port, shape, is_small in outputs:
             array = bindings.get(port.placeholder)
             if array is None:
-                array = bindings[port.placeholder] = np.empty(*small) if small else _fresh(type)
+                dtype = port.type.kind.dtype
+                array = np.empty(shape, dtype) if is_small else _fresh(shape, dtype)
+                bindings[port.placeholder] = array
             results[port.name] = array
         try:
             arena = self._arenas.pop()
@@ -282,35 +294,48 @@ class Executable(ProcessBound, ABC):
         shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
         bound = self._known.get(shapes)
         if bound is None:
-            dims = {name: (declared, actual) for name, declared, actual in known}
-            pairs = zip(self.input_ports, shapes[0], strict=True)
-            dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
-            extents = extents_of(dims)
+            plain = self._plain.extents(shapes[0]) if self._plain.is_plain and not known else None
+            if plain is None:
+                dims = {name: (declared, actual) for name, declared, actual in known}
+                pairs = zip(self.input_ports, shapes[0], strict=True)
+                dims |= {port.name: (port.type.shape, shape) for port, shape in pairs}
+                plain = extents_of(dims)
+            extents = plain
             bound = extents, self._made(extents)
             if len(self._known) == _MAX_KNOWN:
                 self._known.clear()
             self._known[shapes] = bound
         return bound
 
-    def _made(self, extents: Extents) -> list[tuple[Port, Type, _Small | None]]:
-        """The outputs with the types that they have at these extents."""
-        types = [(port, largest_at(port.type, extents)) for port in self.output_ports]
-        return [(port, type, _small(type)) for port, type in types]
+    def _made(self, extents: Extents) -> list[_Made]:
+        """The outputs with the shapes that they have at these extents, or have room for."""
+        outputs = []
+        for port in self.output_ports:
+            shape = (
+                largest_at(port.type, extents).extents
+                if port in self.open_ports
+                else shape_at(port.type.shape, extents)
+            )
+            outputs.append((port, shape, math.prod(shape) * port.type.kind.size < _SMALL))
+        return outputs
 
     def _bind_outputs(
         self,
         out: Mapping[str, Array],
         bindings: dict[str, Array],
-        outputs: Sequence[tuple[Port, Type, _Small | None]],
+        outputs: Sequence[_Made],
         state: State | None,
     ) -> None:
         """Checks arrays for outputs, and binds those that can be written while others are read and written."""
-        ports = {port.name: (port, type) for port, type, _ in outputs}
+        ports = {port.name: (port, shape) for port, shape, _ in outputs}
         for name, array in out.items():
             if name not in ports:
                 raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
-            port, type = ports[name]
-            _check(name, port.type if port in self.open_ports else type, array)
+            port, shape = ports[name]
+            own = port.type
+            _check(
+                name, own if port in self.open_ports else Type(own.kind, shape, own.quant), array
+            )
             if not array.flags.writeable:
                 raise UserError(f"'{name}': expected a writeable array for an output")
         arrays = [*bindings.values(), *out.values()]
@@ -348,15 +373,11 @@ _SMALL = 1 << 12
 """Bytes below which it does not matter whether vectors are stored across cache lines."""
 
 
-def _small(type: Type) -> _Small | None:
-    """What there is for a small output; None for a large one, and for one of symbolic type."""
-    return (type.extents, type.kind.dtype) if type.is_static and type.room < _SMALL else None
-
-
-def _fresh(type: Type) -> Array:
+def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An array for a large output, at a multiple of the memory plan's alignment."""
-    block = allocated((type.room + ALIGNMENT,), np.uint8, zeros=False)
-    return np.ndarray(type.extents, type.kind.dtype, block, -address_of(block) % ALIGNMENT)
+    room = math.prod(shape) * dtype.itemsize
+    block = allocated((room + ALIGNMENT,), np.uint8, zeros=False)
+    return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 
 def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:

@@ -485,6 +485,9 @@ class InferenceSession(ProcessBound):
         function = self._specialisations.latest((shapes, known))
         if function is not None:
             return function
+        sole = self._specialisations.sole
+        if sole is not None and sole[0][1] == known and sole[0][0].admits(dict(shapes)):
+            return sole[1]
         before: Assumptions | None = None  # what this call assumes and learns
         why = ""
         try:

@@ -58,6 +58,7 @@ class Specialisations(Generic[K]):
         self._pinned: set[K] = set()
         self._latest: tuple[Hashable, CompiledFunction] | None = None
         """A call, and what the last entry has for it: found without the lock."""
+        self._sole: tuple[K, CompiledFunction] | None = None
         tell_in_child(self)
 
     def forked(self) -> None:
@@ -71,6 +72,11 @@ class Specialisations(Generic[K]):
         """The function of the last `get`, if that was for an equal call."""
         latest = self._latest
         return latest[1] if latest is not None and latest[0] == call else None
+
+    @property
+    def sole(self) -> tuple[K, CompiledFunction] | None:
+        """The only function, with its key, if there was no other one at the last `get`; found without the lock."""
+        return self._sole
 
     def get(self, key: K, call: Hashable, compile: Compile) -> CompiledFunction:
         """The function of that key, for a call; compiled by this thread while others that want the same wait.
@@ -96,6 +102,7 @@ class Specialisations(Generic[K]):
             # Another thread may have dropped it meanwhile, or used another one since.
             if self._entries and next(reversed(self._entries.values())) is entry:
                 self._latest = call, function
+                self._sole = (key, function) if len(self._entries) == 1 else None
         return function
 
     def pin(self, key: K) -> None:
@@ -134,6 +141,7 @@ class Specialisations(Generic[K]):
             fresh = entry is None
             if entry is None:
                 entry = self._entries[key] = _Entry()
+                self._sole = None
             self._entries.move_to_end(key)
             self._latest = None
             while len(self._entries) - len(self._pinned) > self._limit:
@@ -143,7 +151,7 @@ class Specialisations(Generic[K]):
     def _drop(self, key: K) -> None:
         del self._entries[key]
         self._pinned.discard(key)
-        self._latest = None
+        self._latest = self._sole = None
 
     def _fulfil(self, entry: _Entry, key: K, compile: Compile) -> None:
         """Compiles an entry; a failure is forgotten. Raises what compiling raises."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from itertools import product as combinations
+from typing import final
 
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
@@ -26,6 +27,7 @@ from glowpy.support.text import Attr
 
 __all__ = [
     "Extents",
+    "PlainShapes",
     "attr_at",
     "check_bounds",
     "check_known",
@@ -142,6 +144,35 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
             allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
             raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
     return extents
+
+
+@final
+class PlainShapes:
+    """Declared shapes of numbers and symbols alone: what symbols are is read from shapes without arithmetic."""
+
+    def __init__(self, shapes: Iterable[Shape]) -> None:
+        self._shapes = [
+            tuple(dim.symbol if isinstance(dim, Expr) else dim for dim in shape) for shape in shapes
+        ]
+        self.is_plain = not any(None in shape for shape in self._shapes)
+        """Whether there is no sum, quotient or the like among them."""
+
+    def extents(self, actual: Iterable[tuple[int, ...]]) -> dict[str, int] | None:
+        """What symbols are in actual shapes; None if these do not fit."""
+        extents: dict[str, int] = {}
+        for declared, sizes in zip(self._shapes, actual, strict=True):
+            if len(declared) != len(sizes):
+                return None
+            for dim, size in zip(declared, sizes, strict=True):
+                if isinstance(dim, Symbol):
+                    if (
+                        not dim.low <= size <= dim.high
+                        or extents.setdefault(dim.name, size) != size
+                    ):
+                        return None
+                elif dim != size:
+                    return None
+        return extents
 
 
 def _known(pairs: Sequence[tuple[Expr, int]]) -> tuple[dict[str, Symbol], dict[str, int]]:

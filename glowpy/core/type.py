@@ -101,14 +101,16 @@ class Type:
             raise UserError(
                 f"expected a rank of at most {MAX_RANK}, got {len(self.shape)} in {self}"
             )
-        lows = [lowest(dim) for dim in self.shape]
+        numbers = [dim for dim in self.shape if isinstance(dim, int)]
+        is_static = len(numbers) == len(self.shape)
+        lows = numbers if is_static else [lowest(dim) for dim in self.shape]
         if min(lows, default=0) < 0:
             if min(map(highest, self.shape)) < 0:
                 raise UserError(f"expected dimensions of at least 0, got {self}")
             raise UndecidedError(f"expected dimensions of at least 0, got {self}", self.shape)
         if math.prod(low or 1 for low in lows) * self.kind.size > MAX_BYTES:
             raise UserError(f"shape overflows: {self} is larger than {MAX_BYTES} bytes")
-        count = product(self.shape)
+        count = math.prod(numbers) if is_static else product(self.shape)
         object.__setattr__(self, "count", count)
         object.__setattr__(self, "size", count * self.kind.size)
         if self.quant is not None:

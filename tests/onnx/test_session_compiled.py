@@ -93,6 +93,19 @@ def test_inputs_that_contradict_each_other(backend: str) -> None:
         np.testing.assert_array_equal(session.run(None, {"x": ones, "y": ones})[0], ones + ones)
 
 
+def test_the_only_code_there_is_serves_what_it_was_made_for(compiled: list[str]) -> None:
+    """It is found without looking at others, and not where another kind of shape needs code of its own."""
+    inputs = [info("x", X, ["batch", "n"]), info("y", X, ["batch", "n"])]
+    nodes = [helper.make_node("Add", ["x", "y"], ["z"])]
+    session = make(graph_model(nodes, inputs, [info("z", X, ["batch", "n"])], 13))
+    for batch, width in ((2, 5), (3, 7), (1, 5), (2, 4), (1, 6), (2, 500), (3, 9)):
+        x = np.ones((batch, width), F32)
+        assert (session.run(None, {"x": x, "y": x})[0] == np.full((batch, width), 2, F32)).all()
+        with pytest.raises(glowpy.UserError):
+            session.run(None, {"x": x, "y": np.ones((batch, width + 1), F32)})
+    assert len(compiled) <= 4
+
+
 def test_nothing_is_learned_from_a_call_that_fails(compiled: list[str]) -> None:
     """An image smaller than a window made its height constant, and each later one was compiled for by itself."""
     dims: list[str | int | None] = [1, 1, "h", 3]

@@ -6,6 +6,7 @@ import pytest
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import (
+    PlainShapes,
     check_bounds,
     check_known,
     extents_of,
@@ -20,6 +21,16 @@ from glowpy.support.errors import UserError
 from glowpy.support.symbolic import UndecidedError, UnequalError, least, symbol, symbols_of
 
 SEQ, PAST, BATCH = symbol("seq", 1, 64), symbol("past", 0, 100), symbol("batch", 1, 4)
+
+
+def test_plain_shapes_say_what_symbols_are_or_do_not_fit() -> None:
+    plain = PlainShapes([(2, SEQ), (BATCH, SEQ)])
+    assert plain.is_plain
+    assert plain.extents([(2, 7), (3, 7)]) == {"seq": 7, "batch": 3}
+    for shapes in ([(2, 7), (3, 8)], [(3, 7), (3, 7)], [(2, 65), (3, 65)], [(2, 7), (7,)]):
+        assert plain.extents(shapes) is None
+    assert not PlainShapes([(2, PAST + SEQ)]).is_plain
+    assert PlainShapes([()]).extents([()]) == {}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ Outer = Mapping[str, HostValue]
 
 
 def _is_true(value: HostValue, what: str) -> bool:
-    check_truth(_type(value), what)
+    if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.size != 1:
+        check_truth(_type(value), what)
     return bool(value.reshape(-1)[0])
 
 
