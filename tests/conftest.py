@@ -42,6 +42,13 @@ _DIAGNOSTIC = re.compile(r"^(?:error: )?<stdin>:(\d+):\d+: (.*)$", re.MULTILINE)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="write what is printed as expected")
+    parser.addoption("--sanitize", action="store_true", help="watch the memory of operators' rows")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Rows are compiled by a function that no fixture reaches."""
+    if config.getoption("--sanitize"):
+        os.environ["GLOWPY_SANITIZED_ROWS"] = "1"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ All cases of a row go into one function, because machine code is made for a func
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -168,7 +169,9 @@ def run(cls: type[Node], cases: Sequence[Case], backend: str) -> list[list[Array
         names.append([f"out{number}_{index}" for index in range(len(node.results))])
         for name, result in zip(names[-1], node.results, strict=True):
             f.create_save(f"save_{name}", result, module.create_placeholder(name, result.type))
-    compiled = glowpy.compile(f, backend, glowpy.CompileOptions(verify_each=True, cache=False))
+    sanitize = bool(os.environ.get("GLOWPY_SANITIZED_ROWS"))  # `pytest --sanitize`
+    options = glowpy.CompileOptions(verify_each=True, cache=False, sanitize=sanitize)
+    compiled = glowpy.compile(f, backend, options)
     outputs = compiled(feeds)
     return [[outputs[name] for name in group] for group in names]
 

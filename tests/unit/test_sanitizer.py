@@ -11,6 +11,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 import glowpy
@@ -165,6 +167,50 @@ def test_a_read_of_what_nothing_wrote(small: Small) -> None:
     small.arena.forget(12, 16)
     with pytest.raises(InternalError, match="add reads elements of %b that nothing wrote"):
         small.step(2, [small.c, small.arena, small.arena], lambda: None)
+
+
+CALLS = """<ir_version: 9, opset_import: ["": 17]>
+net (float[N, 4] x, bool c, int64 trips) => (float[N, 4] y, float[K, N, 4] s) <float[4] b = {1, 2, 3, 4}> {
+  z = If (c) <
+    then_branch = t () => (float[N, 4] u) { u0 = Add(x, b) u1 = Softmax(u0) u = Mul(u1, x) },
+    else_branch = e () => (float[N, 4] v) { v0 = Sub(x, b) v = Relu(v0) }
+  >
+  y, s = Loop (trips, , z) <body = l (int64 i, bool k, float[N, 4] a) => (bool ko, float[N, 4] an, float[N, 4] scan) {
+    ko = Identity(k) a1 = Add(a, b) a2 = Softmax(a1) an = Mul(a2, a1) scan = Neg(an)
+  }>
+}"""
+
+
+@LINKED
+def test_branches_and_loops_work_in_frames_of_their_own(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(CALLS)
+
+    def module() -> Module:
+        known = {"trips": np.array(3)}
+        return glowpy.load(model, dims={"N": symbol("N", 1, 4)}, values=known)
+
+    backends = "interpreter", "cpu"
+    functions = [glowpy.compile(module(), backend, SANITIZED) for backend in backends]
+    glowpy.bundle(module(), tmp_path, BundleOptions("net", emit="shared", sanitize=True))
+    (bundled,) = load_sanitized(tmp_path).values()
+    for batch, taken in ((1, True), (4, False), (1, False), (3, True)):
+        x = np.linspace(-1, 1, 4 * batch, dtype=np.float32).reshape(batch, 4)
+        inputs = {"x": x, "c": np.array(taken), "trips": np.array(3)}
+        expected, *others = (function(inputs) for function in (*functions, bundled))
+        for outputs in others:
+            for name, array in expected.items():
+                np.testing.assert_allclose(outputs[name], array, 1e-4, 1e-4)
+
+
+def test_a_session_is_watched() -> None:
+    text = """<ir_version: 9, opset_import: ["": 17]>
+    net (float[N, 3, 24] x) => (float[N, 24, 3] y) { v = Transpose<perm=[0, 2, 1]>(x) y = Relu(v) }"""
+    session = glowpy.InferenceSession(onnx.parser.parse_model(text), options=SANITIZED)
+    for batch in (1, 2, 1):
+        x = image(batch)
+        np.testing.assert_array_equal(
+            session.run(None, x)[0], x["x"].transpose(0, 2, 1).clip(min=0)
+        )
 
 
 @pytest.mark.parametrize("seed", [*range(0, 20, 2), 1, 11, 21])
