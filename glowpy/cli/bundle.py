@@ -32,6 +32,7 @@ from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
+from glowpy.support.names import file_stem
 
 __all__ = ["bundle"]
 
@@ -174,7 +175,7 @@ def _with_channels_last(text: str) -> str:
 def _identifier(path: str) -> str:
     """A C identifier out of a file's name."""
     stem = _ILLEGAL.sub("_", "model" if path == "-" else Path(path).stem)
-    return stem if stem[:1].isalpha() or stem.startswith("_") else f"_{stem}"
+    return file_stem(stem if stem[:1].isalpha() or stem.startswith("_") else f"_{stem}")
 
 
 def _load(

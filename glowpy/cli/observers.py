@@ -12,7 +12,7 @@ from glowpy.cli.files import write_array
 from glowpy.core.tensor import Array
 from glowpy.executable import Observer
 from glowpy.ir.inst import Instruction
-from glowpy.support.names import legal_name
+from glowpy.support.names import file_stem, legal_name
 from glowpy.support.output_files import make_output_folder
 
 __all__ = ["DumpObserver", "Observers", "PrintObserver"]
@@ -54,7 +54,8 @@ class DumpObserver:
 
     def _write(self, inst: Instruction, operands: Mapping[str, Array], moment: str) -> None:
         for name, array in operands.items():
-            file = f"{self._step:04d}.{inst.SCHEMA.mnemonic}.{legal_name(inst.name)}.{name}.{moment}.npy"
+            stem = file_stem(legal_name(inst.name))
+            file = f"{self._step:04d}.{inst.SCHEMA.mnemonic}.{stem}.{name}.{moment}.npy"
             write_array(self._folder / file, array)
 
 

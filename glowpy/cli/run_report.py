@@ -21,7 +21,7 @@ from glowpy.cli.tuning import tuning_figures, tuning_text
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.quantization.fidelity import decibels_text
-from glowpy.support.names import UniqueNames
+from glowpy.support.names import UniqueNames, file_stem
 from glowpy.support.output_files import make_output_folder, write_output_file
 
 __all__ = ["HALVES", "Run", "RunReport", "report_run", "save_outputs"]
@@ -103,7 +103,7 @@ def save_outputs(outputs: Mapping[str, Any], folder: Path | None) -> dict[str, P
     make_output_folder(folder)
     names, files = UniqueNames(), dict[str, Path]()
     for name, value in outputs.items():
-        stem = names.take(name)
+        stem = file_stem(names.take(name))
         if isinstance(value, np.ndarray):
             files[name] = folder / f"{stem}.npy"
             write_array(files[name], value)

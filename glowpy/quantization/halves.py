@@ -111,14 +111,16 @@ def output_fidelities(
 
     Raises UserError for samples that do not fit, and for none.
     """
-    names = [port.name for port in model.parameters]
+    names = [port.original for port in model.parameters]
     expected, got = (runner(f, backend, names) for f in (model, halved))
-    kinds = {port.name: port.type.kind.dtype for port in halved.parameters}
+    kinds = {port.original: port.type.kind.dtype for port in halved.parameters}
     fidelities: dict[str, Fidelity] = {}
     for sample in samples:
         outputs = expected(sample)
         with np.errstate(over="ignore"):
-            narrow = {name: np.asarray(x).astype(kinds.get(name)) for name, x in sample.items()}
+            narrow = {
+                name: np.asarray(x).astype(kinds.get(name, x.dtype)) for name, x in sample.items()
+            }
         for name, array in got(narrow).items():
             fidelity = fidelities.get(name, Fidelity())
             fidelities[name] = fidelity.plus(outputs[name], array.astype(np.float64), None)

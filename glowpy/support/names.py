@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
-__all__ = ["UniqueNames", "legal_name", "stem_of"]
+__all__ = ["UniqueNames", "file_stem", "legal_name", "stem_of"]
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_STEM = 160
+"""File systems take names of 255 bytes, of which what is around a stem needs some."""
 _SUFFIX = re.compile(r"_\d+$")
 
 
@@ -14,6 +17,14 @@ def legal_name(name: str) -> str:
     """`name` with everything the text form cannot spell replaced by underscores; never empty, never digits only."""
     legal = _ILLEGAL.sub("_", name).strip("_")
     return legal if legal and not legal[0].isdigit() else f"v{legal}"
+
+
+def file_stem(name: str) -> str:
+    """A legal name as the stem of a file: of a long one the beginning, and a digest that tells it from others."""
+    if len(name) <= _LONGEST_STEM:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_STEM - 9]}_{digest}"
 
 
 def stem_of(name: str) -> str:

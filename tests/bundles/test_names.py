@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -61,6 +62,19 @@ def test_names_in_comments_and_strings(tmp_path: Path) -> None:
     module = through(*((name, f"y{number}") for number, name in enumerate(names)))
     bundle(module, tmp_path, BundleOptions("net", api="dynamic"))
     assert verify_bundle(tmp_path).passed
+
+
+@pytest.mark.parametrize("instrument", ["", "debug"])
+def test_names_that_are_longer_than_those_of_files(
+    instrument: Literal["", "debug"], tmp_path: Path
+) -> None:
+    need("cc")
+    long = "encoder.layers.0.self_attn." * 10
+    pairs = [(f"{long}{x}", f"{long}{y}") for x, y in ("ac", "bd")]
+    bundle(through(*pairs), tmp_path, BundleOptions("net", instrument=instrument))
+    verification = verify_bundle(tmp_path)
+    assert verification.passed
+    assert {check.output for check in verification.checks} == {y for _, y in pairs}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,16 @@ WIDE = np.linspace(-4, 4, 24, dtype=np.float32).reshape(2, 3, 4)
 SIXFOLD = RNG.standard_normal((1, 2, 2, 1, 3, 2)).astype(np.float32)
 FINE = (X / 64).astype(np.float32)
 BATCH = [C3, C3 + 1, C3 * 2, C3**2 + 1]
+EACH = [
+    RNG.standard_normal((3, 4)).astype(np.float32) ** 2 + np.float32(index) for index in range(4)
+]
+
+
+def each_normalised() -> Array:
+    """With statistics for each element of an image."""
+    scale, bias, mean, variance = EACH
+    result: Array = (X - mean) / np.sqrt(variance + 1e-5) * scale + bias
+    return result
 
 
 def i64(*values: int) -> Array:
@@ -292,6 +302,8 @@ ROWS = [
     ),
     Row("BatchNormalization", (6,), [X, *BATCH], [normalised()], {"is_test": 1}),
     Row("BatchNormalization", (7,), [X, *BATCH], [normalised()]),
+    Row("BatchNormalization", (6,), [X, *EACH], [each_normalised()], {"is_test": 1, "spatial": 0}),
+    Row("BatchNormalization", (7,), [X, *EACH], [each_normalised()], {"spatial": 0}),
     Row("BatchNormalization", (9, 14, 15), [X, *BATCH], [normalised()]),
     Row("MaxPool", (1, 8, 10, 11, 12, 22), [IMAGE], [pooled(np.max, -np.inf)], POOL),
     Row("AveragePool", (1, 7, 10, 11, 19, 22), [IMAGE], [MEANS], POOL),

@@ -204,3 +204,34 @@ def test_integers_of_32_bits_have_zero_points(tmp_path: Path) -> None:
     expected = (feeds["x"] - np.array([7, 0, -40000])) * np.array([0.5, 0.25, 2], np.float32)
     np.testing.assert_array_equal(interpreted(module, feeds)["out"], expected)
     np.testing.assert_array_equal(on_onnxruntime(path, feeds)["out"], expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights"),
+    [
+        ((3, 5, 6), (3, 6, 7)),
+        ((5, 6), (3, 6, 7)),
+        ((2, 3, 5, 6), (2, 3, 6, 7)),
+        ((3, 5, 6), (1, 6, 7)),
+    ],
+)
+def test_several_matrices_keep_their_scales(
+    shape: tuple[int, ...], weights: tuple[int, ...], tmp_path: Path
+) -> None:
+    """onnxruntime computes products of bytes with scales of columns for one matrix alone."""
+    rng = np.random.default_rng(0)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type(f"f32[{'x'.join(map(str, shape))}]"))
+    w = module.create_constant("w", rng.standard_normal(weights).astype(np.float32))
+    node = f.create_mat_mul("product", x, w)
+    f.create_save("save", node, module.create_placeholder("y", node.result.type))
+    feeds = {"x": rng.standard_normal(shape).astype(np.float32)}
+    profile = quantization.profile(module, [feeds], backend="interpreter")
+    quantized = quantization.quantize(module, profile)
+    path = tmp_path / "quantized.onnx"
+    glowpy.save(quantized, path)
+    expected = interpreted(quantized, feeds)["y"]
+    np.testing.assert_allclose(on_onnxruntime(path, feeds)["y"], expected, 1e-5, 1e-5)
+    again = quantization.inspect(glowpy.load(path))
+    assert [node.reason for node in again.nodes if node.kind == "mat_mul"] == [""]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +11,7 @@ from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
+from glowpy.core.tensor import Array
 
 X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
 
@@ -64,3 +67,27 @@ def test_an_attribute_that_stands_for_another() -> None:
     (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
     (expected,) = ReferenceEvaluator(model("y = Softmax <axis = 0> (x)")).run(None, {"x": X})
     np.testing.assert_allclose(y, np.asarray(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gives", "graph", "expected"),
+    [
+        ("a, c", "p, q = local.f (x, z) y = Sub (q, p)", X + 1),
+        ("b, a", "p, q = local.f (x, z) y = Sub (p, q)", np.ones_like(X)),
+        ("b, c", "p, q = local.f (x, z) r, s = local.f (p, q) y = Sub (s, r)", X + 1),
+        ("a, c", "p, q = local.f (x, x) y = Sub (q, p)", X),
+        ("a, c", "y, q = local.f (x, z)", X),
+    ],
+)
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_outputs_of_functions_may_be_inputs(
+    gives: str, graph: str, expected: Array, backend: str
+) -> None:
+    """onnxruntime refuses them; onnx's own checks and its reference do not."""
+    one = "o = Constant <value_float = 1.0> () z = Add (x, o)"
+    proto = model(f"{one} {graph}", f"f (a, b) => ({gives}) {{ c = Add (a, b) }}")
+    onnx.checker.check_model(proto)
+    (y,) = glowpy.InferenceSession(proto, backend=backend).run(None, {"x": X})
+    np.testing.assert_array_equal(y, expected)
+    reference: Any = ReferenceEvaluator(proto).run(None, {"x": X})
+    np.testing.assert_array_equal(reference[0], expected)

@@ -165,7 +165,7 @@ REFUSED: list[tuple[str, Sequence[int], list[str], dict[str, Any], str]] = [
     ("ReduceMean", (1, 17), ["x", "axes"], {}, "expected 1 inputs, got 2"),
     ("ReduceMean", (18,), ["x"], {"axes": [0]}, "'axes' is not supported"),
     ("ArgMax", (1, 11), ["x"], {"select_last_index": 1}, "'select_last_index' is not supported"),
-    ("BatchNormalization", (6, 8), BATCH, {"spatial": 0}, "spatial 0 is not supported"),
+    ("BatchNormalization", (6, 8), BATCH, {"spatial": 0}, "expected [3, 4] as input 1, got f32[3]"),
     ("BatchNormalization", (9, 15), BATCH, {"spatial": 0}, "'spatial' is not supported"),
     ("Softmax", (1, 12), ["x"], {"axis": 3}, "expected an axis between -3 and 2, got 3"),
     ("LogSoftmax", (1, 12), ["x"], {"axis": 3}, "expected an axis between -3 and 2, got 3"),

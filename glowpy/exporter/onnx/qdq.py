@@ -6,7 +6,7 @@ Runtimes recognise the pattern and compute on the integers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters, range_of
 from glowpy.core.schema import Quantized, Trait
-from glowpy.core.tensor import stored
+from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Type
 from glowpy.exporter.onnx.operator import OnnxOperatorNode
 from glowpy.graph.function import Function
@@ -287,7 +287,35 @@ def _number(f: Function, n: Node, value: NodeValue) -> NodeValue:
     if floats is not None:
         return floats
     type = Type(ElemKind.F32, value.type.shape)
+    if isinstance(n, MatMulNode) and value is n.rhs and _is_stack(value):
+        return _number_of_stack(f, n, value)
     return f.create_dequantize(f"{n.name}_number", type, value).result
+
+
+def _is_stack(value: NodeValue) -> bool:
+    """Whether it is constant matrices with a scale for each column."""
+    quant, rank = value.type.quant, value.type.rank
+    is_constant = value.constant is not None
+    return is_constant and rank > 2 and quant is not None and quant.axis == rank - 1
+
+
+def _number_of_stack(f: Function, n: Node, value: NodeValue) -> NodeValue:
+    """The numbers of several matrices, as those of one: onnxruntime takes scales of columns for matrices alone."""
+    constant, type = value.constant, value.type
+    assert constant is not None
+    assert type.quant is not None
+    flat = (math.prod(type.extents[:-1]), type.extents[-1])
+    quant = replace(type.quant, axis=1)
+    tensor = Tensor.derived(
+        Type(type.kind, flat, quant),
+        "reshape",
+        [constant.tensor],
+        lambda array: array.reshape(flat),
+    )
+    columns = f.module.create_constant(constant.original, tensor, loc=n.loc).value
+    name = f"{n.name}_number"
+    number = f.create_dequantize(name, Type(ElemKind.F32, flat), columns)
+    return f.create_reshape(name, Type(ElemKind.F32, type.shape), number).result
 
 
 def _on_numbers(f: Function, n: Node) -> NodeValue | Node:

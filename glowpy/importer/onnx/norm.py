@@ -23,23 +23,29 @@ __all__: list[str] = []
 
 @from_onnx("BatchNormalization")
 def _batch_normalization(n: OnnxNode) -> Value | tuple[Value, ...]:
-    """With given statistics, or those of the batch in training; one statistic for each element is not supported."""
-    if not n.flag("spatial", True):
-        raise n.unsupported("spatial 0")
+    """With given statistics, or those of the batch in training; below opset 9 perhaps with some for each element."""
     x = n.value(0)
     if x.type.rank == 0:
         raise UserError(f"expected an input of rank 1 or more, got {x.type}")
+    is_spatial = n.flag("spatial", True)
     wide = x if x.type.rank > 1 else reshape(n, x, (*x.type.shape, 1))
     channels = wide.type.shape[1]
+    shape = (channels,) if is_spatial else wide.type.shape[1:]
     for index in range(1, 5):
-        if not is_same_shape(n.type(index).shape, (channels,)):
-            raise UserError(f"expected {channels} elements as input {index}, got {n.type(index)}")
+        if not is_same_shape(n.type(index).shape, shape):
+            what = f"{channels} elements" if is_spatial else f"{list(shape)}"
+            raise UserError(f"expected {what} as input {index}, got {n.type(index)}")
+    if not is_spatial:
+        if _in_training(n):
+            raise n.unsupported("training with spatial 0")
+        channels = product(shape)
+        wide = reshape(n, wide, (wide.type.shape[0], channels))
     if _in_training(n):
         normal, *statistics = _trained(n, wide)
         return reshape(n, normal, x.type.shape), *statistics
     vectors = []
     for index in range(1, 5):
-        vector = convert(n, n.value(index), x.type.kind)
+        vector = convert(n, reshape(n, n.value(index), (channels,)), x.type.kind)
         vectors.append(n.operand(vector, n.proto.input[index]))
     scale, bias, mean, variance = vectors
     node = n.f.create_batch_normalization(

@@ -27,13 +27,13 @@ from glowpy.ops.recurrent import ALPHAS, BETAS, FUNCTIONS
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, static
 
-__all__: list[str] = []
+__all__ = ["Layer", "lstm"]
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
 
 @dataclass(frozen=True)
-class _Direction:
+class Direction:
     """One direction of a layer: what its cell reads.
 
     Attributes:
@@ -49,13 +49,13 @@ class _Direction:
     biases: Value | None
     functions: tuple[int, ...]
     coefficients: NodeValue
-    layer: _Layer
+    layer: Layer
 
     @property
     def recurrence(self) -> NodeValue:
         """A matrix for each gate, from the state to the gate's sums."""
         layer, units = self.layer, self.layer.units
-        whole = reshape(layer.n, layer.part(2, self.index), (layer.gates, units, units))
+        whole = reshape(layer.n, layer.state_weights(self.index), (layer.gates, units, units))
         return layer.n.operand(transpose(layer.n, whole, (0, 2, 1)), f"{layer.n.name}_recurrence")
 
     def state(self, index: int) -> NodeValue:
@@ -68,8 +68,8 @@ class _Direction:
         return n.operand(reshape(n, layer.part(index, self.index, axis), type.shape))
 
 
-class _Layer:
-    """What LSTM, GRU and RNN have in common.
+class Layer:
+    """What LSTM, GRU and RNN have in common. One whose weights are stored otherwise says what they are.
 
     Raises UserError where shapes or attributes do not fit.
     """
@@ -86,18 +86,36 @@ class _Layer:
         for index in range(3):
             if n.type(index).rank != 3:
                 raise UserError(f"expected input {index} of rank 3, got {n.type(index)}")
-        input, recurrence = n.type(0), n.type(2)
+        input = n.type(0)
         self.kind = ElemKind.F32 if input.kind.is_half else input.kind
-        (self.units,) = static(recurrence.shape[2:])
+        (self.units,) = static(n.type(2).shape[self.units_axis :][:1])
         self.steps, self.batch = input.shape[:2][:: -1 if self.batch_first else 1]
         self._check_shapes(input.shape[2])
+
+    units_axis = 2
+    """The dimension of the weights of the state that is as long as the state."""
+
+    def weight_shapes(self, width: Dim) -> dict[int, Shape]:
+        """Those of the inputs that are weights, where the layer's input is so wide."""
+        count, rows = len(self.directions), self.gates * self.units
+        return {1: (count, rows, width), 2: (count, rows, self.units)}
+
+    def input_product(self, direction: int) -> NodeValue:
+        """The input of all steps times its weights."""
+        n = self.n
+        weights = reshape(n, self.part(1, direction), n.type(1).shape[1:])
+        operands = n.operand(self.wide(0)), n.operand(transpose(n, weights, (1, 0)))
+        return n.f.create_mat_mul(n.name, *operands).result
+
+    def state_weights(self, direction: int) -> Value:
+        """The weights of the state: a row for each unit of each gate."""
+        return self.part(2, direction)
 
     def _check_shapes(self, width: Dim) -> None:
         count, units, n = len(self.directions), self.units, self.n
         state = (self.batch, count, units) if self.batch_first else (count, self.batch, units)
         expected: dict[int, Shape] = {
-            1: (count, self.gates * units, width),
-            2: (count, self.gates * units, units),
+            **self.weight_shapes(width),
             3: (count, 2 * self.gates * units),
             4: (self.batch,),
             5: state,
@@ -140,7 +158,7 @@ class _Layer:
         """Where numbers are clipped before an activation."""
         return self.n.real("clip", math.inf)
 
-    def cells(self, defaults: Sequence[str], own_bias: int = 0) -> Iterator[_Direction]:
+    def cells(self, defaults: Sequence[str], own_bias: int = 0) -> Iterator[Direction]:
         """Each direction; the last `own_bias` gates keep the bias of the state by itself."""
         n = self.n
         functions, coefficients = _activations(n, defaults, len(self.directions))
@@ -148,7 +166,7 @@ class _Layer:
             mine = slice(index * len(defaults), (index + 1) * len(defaults))
             table = np.array(coefficients[mine], np.float32).astype(self.kind.dtype)
             gates, biases = self._gates(index, own_bias)
-            yield _Direction(
+            yield Direction(
                 index, reverse, gates, biases, tuple(functions[mine]),
                 n.operand(Tensor.of(table), f"{n.name}_coefficients"), self,
             )  # fmt: skip
@@ -156,10 +174,7 @@ class _Layer:
     def _gates(self, index: int, own_bias: int) -> tuple[NodeValue, Value | None]:
         """The sums that no state is part of, [T, B, gates * units], and the biases that are kept apart."""
         n, f, size = self.n, self.n.f, self.gates * self.units
-        weights = reshape(n, self.part(1, index), n.type(1).shape[1:])
-        product = f.create_mat_mul(
-            n.name, n.operand(self.wide(0)), n.operand(transpose(n, weights, (1, 0)))
-        ).result
+        product = self.input_product(index)
         apart: Value | None = None
         if n.has(3):
             both, joined = (
@@ -238,7 +253,12 @@ def _activations(
 
 @from_onnx("LSTM")
 def _lstm(n: OnnxNode) -> tuple[Value, ...]:
-    layer = _Layer(n, 4)
+    return lstm(Layer(n, 4))
+
+
+def lstm(layer: Layer) -> tuple[Value, ...]:
+    """What an LSTM gives: all states, and the last state and cell."""
+    n = layer.n
     lengths, coupled = layer.lengths, n.flag("input_forget")
 
     def peepholes(direction: int) -> NodeValue:
@@ -259,10 +279,10 @@ def _lstm(n: OnnxNode) -> tuple[Value, ...]:
 
 @from_onnx("GRU")
 def _gru(n: OnnxNode) -> tuple[Value, ...]:
-    layer = _Layer(n, 3)
+    layer = Layer(n, 3)
     lengths, reset_after = layer.lengths, n.flag("linear_before_reset")
 
-    def bias(cell: _Direction) -> NodeValue:
+    def bias(cell: Direction) -> NodeValue:
         if not reset_after:
             return layer.nothing
         zeros = full(Type(layer.kind, (layer.units,)), 0.0)
@@ -279,7 +299,7 @@ def _gru(n: OnnxNode) -> tuple[Value, ...]:
 
 @from_onnx("RNN")
 def _rnn(n: OnnxNode) -> tuple[Value, ...]:
-    layer = _Layer(n, 1)
+    layer = Layer(n, 1)
     lengths = layer.lengths
     return layer.outputs([
         n.f.create_rnn(

@@ -22,6 +22,7 @@ from onnx import defs, external_data_helper, inliner
 from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.defaults import complete_calls
+from glowpy.importer.onnx.function_outputs import name_outputs
 from glowpy.importer.onnx.implied import imply_opsets
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
@@ -273,6 +274,7 @@ def _inline(source: Source) -> Source:
     _check_expansion(source)
     complete_calls(source.proto)
     for function in source.proto.functions:
+        name_outputs(function, source.opsets.get("", 1))
         _take_opsets(function, source.opsets)
     try:
         proto = inliner.inline_local_functions(source.proto, True)

@@ -164,3 +164,30 @@ def test_what_halves_ruin_is_not_written() -> None:
     said([*argv, "--keep", "Mul", "--keep", "Sin"])
     said([*argv, "--min-decibels", "-100"])
     assert Path("ruined.onnx").exists()
+
+
+@pytest.mark.parametrize("name", ["input:0", "/x/y", "1", "a b", "x", "x" * 300])
+def test_inputs_may_have_any_name(name: str, tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Exp", [name], [f"{name}.y"])
+    ports = (
+        [value(name, TensorProto.FLOAT, [2, 3])],
+        [value(f"{name}.y", TensorProto.FLOAT, [2, 3])],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    proto = helper.make_model(
+        helper.make_graph([node], "g", *ports), opset_imports=opset, ir_version=8
+    )
+    onnx.save(proto, tmp_path / "m.onnx")
+    for ports_too in ([], ["--ports"]):
+        out = io.StringIO()
+        command = [
+            "convert",
+            str(tmp_path / "m.onnx"),
+            "--to",
+            "f16",
+            "-o",
+            str(tmp_path / "h.onnx"),
+        ]
+        assert run([*command, *ports_too], io.StringIO(), out) == 0, out.getvalue()
+        assert "dB" in out.getvalue()

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from glowpy.cli.main import run
 from glowpy.support import output_files
@@ -356,3 +358,28 @@ def test_a_bundle_is_written_through_a_link_to_another_file_system(folder: Path)
         for file in with_room.iterdir():
             file.unlink()
         with_room.rmdir()
+
+
+def test_long_names_are_shortened_and_told_apart(tmp_path: Path) -> None:
+    """A file has a name of 255 bytes at most; what exporters call values may be longer."""
+    value = helper.make_tensor_value_info
+    long = "encoder.layers.0.self_attn." * 10
+    names = [f"{long}{end}" for end in "xyz"]
+    nodes = [helper.make_node("Exp", [names[0]], [name], name=name) for name in names[1:]]
+    x, *outputs = (value(name, TensorProto.FLOAT, [3]) for name in names)
+    graph = helper.make_graph(nodes, "g", [x], outputs)
+    opset = [helper.make_opsetid("", 17)]
+    model = tmp_path / f"{'m' * 240}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), model)
+    folder = tmp_path / "out"
+    for option in ("--output", "--instrument-debug"):
+        out = io.StringIO()
+        assert run(["run", str(model), option, str(folder)], io.StringIO(), out) == 0, (
+            out.getvalue()
+        )
+    files = [path.name for path in folder.iterdir()]
+    assert len([name for name in files if name.startswith("encoder")]) == 2
+    assert len([name for name in files if name.startswith("000")]) >= 4
+    out = io.StringIO()
+    assert run(["bundle", str(model), "-o", str(tmp_path / "b")], io.StringIO(), out) == 0
+    assert len(list((tmp_path / "b").glob("m*.h"))) == 1

@@ -30,6 +30,7 @@ from glowpy.ir.parser import read_irfunction
 from glowpy.memory import plan
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
+from glowpy.support.names import file_stem
 from glowpy.support.symbolic import Symbol
 from glowpy.support.text import Lexer
 
@@ -111,7 +112,7 @@ class Example:
         return np.fromfile(self.folder / "constants.bin", np.uint8)
 
     def _file(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Path:
-        return self.folder / f"{network['name']}.{symbol['name']}.bin"
+        return self.folder / f"{file_stem(network['name'] + '.' + symbol['name'])}.bin"
 
     def _read(
         self, network: Mapping[str, Any], symbol: Mapping[str, Any], extents: Extents

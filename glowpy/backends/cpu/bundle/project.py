@@ -152,6 +152,7 @@ _DUMP = Template("""\
    instruction reads, LINE.MNEMONIC.OPERAND.after.bin for what it writes. Generated: copy it before you change it. */
 #include "$name.h"
 #include <stdio.h>
+#include <string.h>
 
 /* The elements one after the other, in row-major order. */
 static int write_elements(const glowpy_operand_t *operand, const uint8_t *data, FILE *file) {
@@ -174,11 +175,12 @@ static void dump(const glowpy_instruction_t *instruction, uint8_t *const *operan
   uint32_t i;
   for (i = 0; i < instruction->num_operands; i++) {
     const glowpy_operand_t *operand = instruction->operands + i;
-    char path[256];
+    char path[256], number[16] = "";
     FILE *file;
     if (operand->access < first || operand->access > last) continue;
-    snprintf(path, sizeof path, "%04u.%s.%s.%s.bin", (unsigned)instruction->line, instruction->mnemonic, operand->name,
-             moment);
+    if (strlen(operand->name) > 160) snprintf(number, sizeof number, "_%u", (unsigned)i);
+    snprintf(path, sizeof path, "%04u.%s.%.160s%s.%s.bin", (unsigned)instruction->line, instruction->mnemonic,
+             operand->name, number, moment);
     file = fopen(path, "wb");
     if (!file) {
       fprintf(stderr, "%s: cannot be written\\n", path);

@@ -20,6 +20,7 @@ from glowpy.importer.onnx.contrib import (
     nchwc,
     norm,
     quant,
+    recurrent,
     rotary,
     shape,
 )
@@ -40,6 +41,7 @@ FAMILIES = (
     nchwc,
     norm,
     quant,
+    recurrent,
     rotary,
     shape,
 )

@@ -31,7 +31,7 @@ from glowpy.importer.onnx.quant import (
 from glowpy.importer.onnx.standard import OPSET, results_as, standard
 from glowpy.support.errors import UserError
 
-__all__: list[str] = []
+__all__ = ["scaled"]
 
 from_onnx("QuantizeLinear", domain=CONTRIB)(quantize_linear)
 from_onnx("DequantizeLinear", domain=CONTRIB)(dequantize_linear)
@@ -144,7 +144,7 @@ def _qgemm(n: OnnxNode) -> Value:
 @from_onnx("MatMulIntegerToFloat", domain=CONTRIB)
 def _matmul_integer_to_float(n: OnnxNode) -> Value:
     sums = integer_product(n, n.value(0), n.value(1), optional(n, 4), optional(n, 5))
-    return _biased(n, _scaled(n, sums, n.value(2), n.value(3)), 6)
+    return _biased(n, scaled(n, sums, n.value(2), n.value(3)), 6)
 
 
 @from_onnx("DynamicQuantizeMatMul", domain=CONTRIB)
@@ -152,10 +152,10 @@ def _dynamic_quantize_matmul(n: OnnxNode) -> Value:
     """The left side is quantized by the range that it has at run time."""
     stored, scale, zero = n.f.create_dynamic_quantize(n.name, n.input(0)).results
     sums = integer_product(n, stored, n.value(1), zero, optional(n, 3))
-    return _biased(n, _scaled(n, sums, scale, n.value(2)), 4)
+    return _biased(n, scaled(n, sums, scale, n.value(2)), 4)
 
 
-def _scaled(n: OnnxNode, sums: Value, left: Value, right: Value) -> NodeValue:
+def scaled(n: OnnxNode, sums: Value, left: Value, right: Value) -> NodeValue:
     """Sums times the product of two scales."""
     steps = product_of_scales(n, left, right)
     wide = convert(n, steps, ElemKind.F32)
@@ -180,7 +180,7 @@ def _qattention(n: OnnxNode) -> tuple[Result, ...]:
             f"expected [batch, length, width] and weights, got {n.type(0)}, {n.type(1)}"
         )
     sums = integer_product(n, n.value(0), n.value(1), optional(n, 6), optional(n, 7))
-    return attended(n, _biased(n, _scaled(n, sums, n.value(3), n.value(4)), 2), None, 5, 8, None)
+    return attended(n, _biased(n, scaled(n, sums, n.value(3), n.value(4)), 2), None, 5, 8, None)
 
 
 @from_onnx("QEmbedLayerNormalization", domain=CONTRIB)
