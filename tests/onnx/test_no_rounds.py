@@ -97,3 +97,25 @@ def test_a_round_that_could_not_run() -> None:
     for count in (0, 2):
         (s,) = run(text, x=rows[:count], n=np.array(count), c=np.array(True))
         assert s.shape == (count, count)
+
+
+@pytest.mark.parametrize(("n", "c"), [(0, 1), (5, 0), (1, 1)])
+def test_loops_that_are_written_out(n: int, c: int) -> None:
+    """What they carry grows, and the number of rounds is known; an index that no round reads is not checked."""
+    text = (
+        HEAD
+        + f"""agraph (float[N] a, int64 far) => (float[X] b, float[R, Y] s) {{
+      n = Constant <value_int = {n}> () c = Constant <value = bool {{{c}}}> ()
+      b, s = Loop (n, c, a) <body = g (int64 i, bool k, float[P] p) => (bool k2, float[Q] q, float[T] t) {{
+        k2 = Identity(k) q = Concat <axis = 0> (p, p) at = Add(i, far) e = Gather(a, at)
+        z = Constant <value_ints = [1]> () f = Reshape(e, z) t = Concat <axis = 0> (a, f) }}> }}"""
+    )
+    proto, feeds, count = parser.parse_model(text), {"a": A, "far": np.array(2)}, n * c
+    b, s = glowpy.InferenceSession(proto, backend="interpreter").run(None, feeds)
+    assert (b.shape, s.shape) == ((2 << count,), (count, 3))
+    checked = glowpy.InferenceSession(proto, backend="interpreter", check_indices=True)
+    if count:
+        with pytest.raises(glowpy.UserError, match="from -2 to 1, got 2"):
+            checked.run(None, feeds)
+    else:
+        assert checked.run(None, feeds)[1].shape == (0, 3)

@@ -28,7 +28,7 @@ from glowpy.importer.onnx.bodies import (
     scan_numbers,
 )
 from glowpy.importer.onnx.computed import highest_of
-from glowpy.importer.onnx.data_movement import concat, reshape, slice_axis, transpose
+from glowpy.importer.onnx.data_movement import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
 from glowpy.importer.onnx.node import (
     Item,
@@ -43,7 +43,7 @@ from glowpy.importer.onnx.node import (
     value_needed,
 )
 from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, UndecidedError, highest
 
 __all__: list[str] = []
@@ -310,15 +310,32 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
         if any(isinstance(item, TensorSequence) for item in stacked):
             raise UserError("a loop cannot stack sequences")
         rounds.append([n.operand(item) for item in stacked if not isinstance(item, TensorSequence)])
-    count = len(graph.output) - 1 - len(carried)
-    if count and not rounds:
-        raise UnsupportedError(
-            "a loop without rounds has nothing to stack, of which the shape is not known"
-        )
+    if not rounds:
+        return (*carried, *_nothing_stacked(n, graph, carried))
     columns = [
         concat(n, [_raised(n, v) for v in column], 0) for column in zip(*rounds, strict=True)
     ]
     return (*carried, *columns)
+
+
+def _nothing_stacked(n: OnnxNode, graph: onnx.GraphProto, carried: Sequence[Item]) -> list[Value]:
+    """What no round stacks: nothing, in the shapes that a round would give, which is imported to see them."""
+    types = []
+    if len(graph.output) > 1 + len(carried):
+        round = Subgraph(n, f"{n.name}_none")
+        scalars = zip(
+            (Tensor.of(np.array(0)), Tensor.of(np.array(True))), graph.input, strict=False
+        )
+        inputs: list[Item] = [_declared(n, value, info) for value, info in scalars]
+        inputs += [round.taken(item, "carried") for item in carried]
+        for info, item in zip(graph.input, inputs, strict=True):
+            round.bind(info.name, item)
+        for item in round.run(graph)[1 + len(carried) :]:
+            if isinstance(item, TensorSequence):
+                raise UserError("a loop cannot stack sequences")
+            types.append(item.type)
+        round.forget()
+    return [filled(n, type.with_shape((0, *type.shape)), 0) for type in types]
 
 
 def _raised(n: OnnxNode, value: Value) -> Value:
