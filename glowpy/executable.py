@@ -89,7 +89,7 @@ _Made: TypeAlias = tuple[Port, tuple[int, ...], bool]
 _Bound: TypeAlias = tuple[Extents, Sequence[_Made]]
 """The extents of a run, and the outputs with them."""
 
-_MAX_KNOWN = 256
+_MAX_KNOWN = 1 << 12
 """Of so many sets of shapes it is remembered what symbols are."""
 
 

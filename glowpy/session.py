@@ -482,11 +482,13 @@ class InferenceSession(ProcessBound):
     ) -> CompiledFunction:
         """What was compiled for ranges that have these shapes, perhaps now."""
         known = _known(values)
-        function = self._specialisations.latest((shapes, known))
+        call = shapes, known
+        function = self._specialisations.latest(call)
         if function is not None:
             return function
         sole = self._specialisations.sole
         if sole is not None and sole[0][1] == known and sole[0][0].admits(dict(shapes)):
+            self._specialisations.note(call, sole[1])
             return sole[1]
         before: Assumptions | None = None  # what this call assumes and learns
         why = ""
@@ -499,7 +501,7 @@ class InferenceSession(ProcessBound):
                     plan = self._assumed(dict(shapes), known)
                 compile = partial(self._compiled, plan, values, known, why)
                 try:
-                    return self._specialisations.get((plan, known), (shapes, known), compile)
+                    return self._specialisations.get((plan, known), call, compile)
                 except UndecidedError as error:
                     before = before or self._copied_assumptions(known)
                     with self._lock:

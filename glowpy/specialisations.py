@@ -47,6 +47,10 @@ class _Entry:
             self._ended.wait()
 
 
+_MOST_CALLS = 1 << 12
+"""So many calls are remembered at most."""
+
+
 @final
 class Specialisations(Generic[K]):
     """At most `limit` functions. Safe from several threads."""
@@ -56,8 +60,8 @@ class Specialisations(Generic[K]):
         self._lock = Lock()
         self._entries: OrderedDict[K, _Entry] = OrderedDict()
         self._pinned: set[K] = set()
-        self._latest: tuple[Hashable, CompiledFunction] | None = None
-        """A call, and what the last entry has for it: found without the lock."""
+        self._calls: dict[Hashable, CompiledFunction] = {}
+        """The last call, or several while there is one function, and what there is for them: found without the lock."""
         self._sole: tuple[K, CompiledFunction] | None = None
         tell_in_child(self)
 
@@ -69,9 +73,16 @@ class Specialisations(Generic[K]):
                 self._drop(key)
 
     def latest(self, call: Hashable) -> CompiledFunction | None:
-        """The function of the last `get`, if that was for an equal call."""
-        latest = self._latest
-        return latest[1] if latest is not None and latest[0] == call else None
+        """The function of the last `get`, if that was for an equal call, or of an equal one that was noted since."""
+        return self._calls.get(call)
+
+    def note(self, call: Hashable, function: CompiledFunction) -> None:
+        """Remembers a call that the only function is for."""
+        with self._lock:
+            if self._sole is not None and self._sole[1] is function:
+                if len(self._calls) == _MOST_CALLS:
+                    self._calls = {}
+                self._calls[call] = function
 
     @property
     def sole(self) -> tuple[K, CompiledFunction] | None:
@@ -101,7 +112,7 @@ class Specialisations(Generic[K]):
         with self._lock:
             # Another thread may have dropped it meanwhile, or used another one since.
             if self._entries and next(reversed(self._entries.values())) is entry:
-                self._latest = call, function
+                self._calls = {call: function}
                 self._sole = (key, function) if len(self._entries) == 1 else None
         return function
 
@@ -143,7 +154,7 @@ class Specialisations(Generic[K]):
                 entry = self._entries[key] = _Entry()
                 self._sole = None
             self._entries.move_to_end(key)
-            self._latest = None
+            self._calls = {}
             while len(self._entries) - len(self._pinned) > self._limit:
                 self._drop(next(own for own in self._entries if own not in self._pinned))
         return entry, fresh
@@ -151,7 +162,7 @@ class Specialisations(Generic[K]):
     def _drop(self, key: K) -> None:
         del self._entries[key]
         self._pinned.discard(key)
-        self._latest = self._sole = None
+        self._calls, self._sole = {}, None
 
     def _fulfil(self, entry: _Entry, key: K, compile: Compile) -> None:
         """Compiles an entry; a failure is forgotten. Raises what compiling raises."""

@@ -72,7 +72,10 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         rows: list[list[HostValue]] = []
         while goes_on and (most is None or round < most):
             scalars = np.array(round, np.int64), np.array(goes_on)
-            given = [value.reshape((1,) * rank) for value, rank in zip(scalars, ranks, strict=True)]
+            given = [
+                value.reshape((1,) * rank) if rank else value
+                for value, rank in zip(scalars, ranks, strict=True)
+            ]
             kept, *results = body([*given, *state], outer)
             goes_on = _is_true(kept, "the next condition")
             state = results[: len(state)]
