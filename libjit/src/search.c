@@ -8,6 +8,9 @@ enum { BLOCK = 64 };
 /// So many are compared together with the last that is chosen so far, and so many are kept in order.
 enum { FEW = 16 };
 
+/// Lines along a dimension that are searched at once where their elements are neighbours.
+enum { BESIDE = 16 };
+
 /// The index of element `at` in every dimension.
 INLINE void write_place(int64_t *restrict place, dim_t at, const ints_t *shape) {
   for (dim_t axis = shape->size - 1; axis >= 0; axis--) {
@@ -153,20 +156,50 @@ SEARCHES(b, bool)
     if (k > FEW) sort_keys(order, spare, size, sizeof(type));                                                                  \
   }                                                                                                                            \
                                                                                                                                \
-  KERNEL void libjit_top_k_##suffix(type *restrict result, int64_t *restrict indices, const type *restrict input,              \
-                                    int64_t *restrict memory, const ints_t *result_shape, const ints_t *indices_shape,         \
+  /* The same of BESIDE lines whose elements are neighbours: rows are read as they lie, and passed over together. */          \
+  INLINE void choose_beside_##suffix(uint64_t (*keys)[FEW], int64_t (*places)[FEW], const type *lines, dim_t n, dim_t step,   \
+                                     dim_t k, bool largest) {                                                                 \
+    type limits[BESIDE] = {0};                                                                                                \
+    for (dim_t at = 0; at < n; at++) {                                                                                        \
+      const type *row = lines + at * step;                                                                                    \
+      bool any = at < k;                                                                                                      \
+      for (dim_t c = 0; c < BESIDE; c++) any |= largest ? !(row[c] <= limits[c]) : !(row[c] >= limits[c]);                    \
+      if (!any) continue;                                                                                                     \
+      for (dim_t c = 0; c < BESIDE; c++) {                                                                                    \
+        uint64_t key = rank_##suffix(row[c], largest);                                                                        \
+        if (at >= k && key >= keys[c][k - 1]) continue;                                                                       \
+        insert_key((order_t){keys[c], places[c]}, min_dim(at, k - 1), key, at);                                               \
+        if (at >= k - 1) limits[c] = lines[places[c][k - 1] * step + c];                                                      \
+      }                                                                                                                       \
+    }                                                                                                                         \
+  }                                                                                                                           \
+                                                                                                                              \
+  KERNEL void libjit_top_k_##suffix(type *restrict result, int64_t *restrict indices, const type *restrict input,             \
+                                    int64_t *restrict memory, const ints_t *result_shape, const ints_t *indices_shape,        \
                                     const ints_t *input_shape, const ints_t *memory_shape, dim_t axis, dim_t k, bool largest) {\
-    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis], room = memory_shape->at[1];                  \
-    dim_t inner = count_between(input_shape, axis + 1, input_shape->size);                                                     \
-    order_t order = order_in(memory, room, 0), spare = order_in(memory, room, 1);                                              \
-    for (dim_t line = 0; line < (k > 0 ? outer * inner : 0); line++) {                                                         \
-      dim_t c = line % inner, from = line / inner * n * inner + c, to = line / inner * k * inner + c;                          \
-      choose_##suffix(order, spare, room, input + from, n, inner, k, largest);                                                 \
-      for (dim_t i = 0; i < k; i++) {                                                                                          \
-        result[to + i * inner] = input[from + (dim_t)order.places[i] * inner];                                                 \
-        indices[to + i * inner] = order.places[i];                                                                             \
-      }                                                                                                                        \
-    }                                                                                                                          \
+    dim_t outer = count_between(input_shape, 0, axis), n = input_shape->at[axis], room = memory_shape->at[1];                 \
+    dim_t inner = count_between(input_shape, axis + 1, input_shape->size), lines = k > 0 ? outer * inner : 0;                 \
+    order_t order = order_in(memory, room, 0), spare = order_in(memory, room, 1);                                             \
+    for (dim_t line = 0; line < lines; line++) {                                                                              \
+      dim_t c = line % inner, from = line / inner * n * inner + c, to = line / inner * k * inner + c;                         \
+      if (LANES > 1 && k <= FEW && c + BESIDE <= inner) {                                                                     \
+        uint64_t keys[BESIDE][FEW];                                                                                           \
+        int64_t places[BESIDE][FEW];                                                                                          \
+        choose_beside_##suffix(keys, places, input + from, n, inner, k, largest);                                             \
+        for (dim_t i = 0; i < k; i++)                                                                                         \
+          for (dim_t l = 0; l < BESIDE; l++) {                                                                                \
+            result[to + i * inner + l] = input[from + places[l][i] * inner + l];                                              \
+            indices[to + i * inner + l] = places[l][i];                                                                       \
+          }                                                                                                                   \
+        line += BESIDE - 1;                                                                                                   \
+        continue;                                                                                                             \
+      }                                                                                                                       \
+      choose_##suffix(order, spare, room, input + from, n, inner, k, largest);                                                \
+      for (dim_t i = 0; i < k; i++) {                                                                                         \
+        result[to + i * inner] = input[from + (dim_t)order.places[i] * inner];                                                \
+        indices[to + i * inner] = order.places[i];                                                                            \
+      }                                                                                                                       \
+    }                                                                                                                         \
   }
 
 TOP_K(f32, float, uint32_t)
