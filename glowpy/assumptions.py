@@ -373,10 +373,10 @@ class Assumptions:
         numbers = self._numbers(extents)
         # What a network finds while it runs is known from no shape.
         said = numbers.keys() >= set(error.symbols)
-        if not (
-            (said and isinstance(error, UnequalError) and self._unify(*error.pair, numbers))
-            or (said and isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
-        ):
+        learned = (
+            said and isinstance(error, UnequalError) and self._unify(*error.pair, numbers)
+        ) or (said and isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
+        if not learned or self._planned(shapes) == plan:  # or that changes nothing for this call
             why = error.diagnostics[0].message
             names = [counts.get(name, name) for name in error.symbols]
             self._constants |= {name: why for name in names if name in extents}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -439,3 +440,23 @@ def test_nothing_is_learned_from_a_call_that_fails() -> None:
         session.run(None, {"x": x, "y": np.zeros(7, np.float32)})
     assert "as before" not in str(caught.value)
     assert "expected shapes that broadcast" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:code is compiled for each extent")
+def test_what_is_learned_and_changes_nothing_is_an_extent_for_each_call() -> None:
+    """A window of a table that ends before the dimensions' bounds do: no bound of theirs makes it as long as x."""
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    net (float[seq] x, float[past] p) => (float[seq] y)
+    <float[8] table = {0, 1, 2, 3, 4, 5, 6, 7}, int64[1] zero = {0}>
+    {
+        begin = Shape (p)
+        count = Shape (x)
+        end = Add (begin, count)
+        window = Slice (table, begin, end, zero)
+        y = Add (x, window)
+    }"""
+    session = glowpy.InferenceSession(onnx.parser.parse_model(text), backend="interpreter")
+    for seq, past in ((2, 2), (2, 5), (1, 7)):
+        feeds = {"x": np.zeros(seq, np.float32), "p": np.zeros(past, np.float32)}
+        (y,) = session.run(None, feeds)
+        assert y.tolist() == [*range(past, past + seq)]
