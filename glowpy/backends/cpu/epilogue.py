@@ -44,8 +44,8 @@ def emit_epilogue(
     """The epilogue of a product: (function, finished tile or nothing, environment with what both need).
 
     The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
-    sums. A row of a tile lies in one row of the result, whose last dimension is a row. Most tiles have `work.block`
-    columns: for these there is a loop of its own, which LLVM makes whole vectors of, and if all have there is no other.
+    sums. A row of a tile lies in one row of the result, whose last dimension is a row. There is a loop of its own for
+    tiles of `work.block` columns, which most have: LLVM makes whole vectors of it.
     """
     module, dim = caller.module, caller.module.dim
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
