@@ -47,7 +47,7 @@ def emit_epilogue(
     sums. A row of a tile lies in one row of the result, whose last dimension is a row. There is a loop of its own for
     tiles of `work.block` columns, which most have: LLVM makes whole vectors of it.
     """
-    module, dim = caller.module, caller.module.dim
+    module, dim, block = caller.module, caller.module.dim, work.block
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
     body = Body(
         module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers], caller.symbols
@@ -72,13 +72,10 @@ def emit_epilogue(
                 total = body.load(result.type.kind, "%tile", place)
                 emit_members(body, members, context, index, body.pointer, (head, total))
 
-    if work.only_blocks:
-        loops(work.block, str(work.block))
-    else:
-        if highest(result.type.shape[-1]) >= work.block:
-            with body.returning_if(body.let(f"icmp eq {dim} %cols, {work.block}")):
-                loops(work.block, str(work.block))
-        loops("%cols", "%ld")
+    if not work.only_blocks and highest(result.type.shape[-1]) >= block:
+        with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
+            loops(block, str(block))
+    loops(*((block, str(block)) if work.only_blocks else ("%cols", "%ld")))
     finish = module.function(body, inline=True)
 
     environment = _Environment(caller)
