@@ -262,7 +262,7 @@ class Expr:
 
     def __mul__(self, other: Dim) -> Dim:
         return _sum(
-            (tuple(sorted((*mine, *theirs), key=str)), factor * their_factor)
+            (tuple(sorted((*mine, *theirs), key=str)) if theirs else mine, factor * their_factor)
             for mine, factor in self._terms
             for theirs, their_factor in _terms(other)
         )
@@ -432,7 +432,8 @@ def _sum(terms: Iterable[tuple[_Product, int]]) -> Dim:
     kept = [(product, factor) for product, factor in factors.items() if factor]
     if not any(product for product, _ in kept):
         return kept[0][1] if kept else 0
-    kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
+    if len(kept) > 1:
+        kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
     return Expr(tuple(kept))
 
 
