@@ -258,3 +258,20 @@ def test_a_session_that_checks_has_code_of_its_own() -> None:
                 own.run(None, feeds)
         else:
             assert own.run(None, feeds)[0].tolist() == [[0, 1], [4, 5]]
+
+
+def test_repeated_indices_are_looked_at_once() -> None:
+    text = """agraph (float[N, 4] x, int64[K] i) => (float[A, B] y) {
+      s = Constant <value_ints = [1, -1]> () r = Reshape(i, s) t = Transpose(r) m = Constant <value_ints = [3, 4]> ()
+      e = Expand(t, m) y = GatherElements(x, e) }"""
+    model = glowpy.importer.open_model(parser.parse_model(HEAD + text))
+    assert isinstance(model, glowpy.importer.OnnxModel)
+    model.checked = True
+    module = model.build(shapes={"x": (5, 4), "i": (3,)})
+    (least,) = [node for node in module.main.nodes if node.SCHEMA.mnemonic == "reduce_min"]
+    assert least.inputs[0].type.count == 3
+    own = session(text, "interpreter")
+    feeds = {"x": np.ones((5, 4), np.float32)}
+    assert own.run(None, feeds | {"i": i64(0, -5, 4)})[0].shape == (3, 4)
+    with pytest.raises(glowpy.UserError, match="from -5 to 4, got 5"):
+        own.run(None, feeds | {"i": i64(0, 5, 4)})

@@ -16,13 +16,14 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, Variable
+from glowpy.graph.nodes_gen import BroadcastNode, ReshapeNode, TransposeNode
 from glowpy.importer.onnx.data_movement import concat, slice_axis
 from glowpy.importer.onnx.node import Check, OnnxNode, Scope, Value
 from glowpy.importer.onnx.numbers import Numbers
 from glowpy.importer.onnx.subgraph import Subgraph
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, is_at_most
+from glowpy.support.symbolic import Dim, is_at_most, lowest
 
 __all__ = [
     "carried_checks",
@@ -75,6 +76,7 @@ def _sentence(index: int, low: Dim, high: Dim) -> str:
 
 def _checked(n: OnnxNode, places: Value, low: Dim, high: Dim) -> NodeValue:
     """The four numbers."""
+    places = _source(places) if isinstance(places, NodeValue) else places
     row = Numbers(n, places).to(ElemKind.I64).reshaped(places.type.count).operand
     least, most = (
         Numbers(n, create(f"{n.name}_{what}", row, (0,)).result)
@@ -85,6 +87,17 @@ def _checked(n: OnnxNode, places: Value, low: Dim, high: Dim) -> NodeValue:
     wrong = (is_low | (most > last)).to(ElemKind.I64)
     numbers = (wrong, least.where(is_low, most), first, last)
     return n.operand(concat(n, [number.reshaped(1).value for number in numbers], 0))
+
+
+def _source(value: NodeValue) -> NodeValue:
+    """The smallest value with the same numbers, as indices are often repeated along dimensions, not 0 times."""
+    node = value.node
+    while isinstance(node, ReshapeNode | TransposeNode) or (
+        isinstance(node, BroadcastNode) and lowest(node.type.count) > 0
+    ):
+        value = node.inputs[0]
+        node = value.node
+    return value
 
 
 # Functions: their checks are results of theirs, and then checks of whoever calls them.
