@@ -9,18 +9,18 @@ checked against what was assumed for the code it runs.
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias, final
+from typing import final
 
 from glowpy.core.extents import PlainShapes, solved
 from glowpy.core.type import Shape
-from glowpy.importer import ValueInfo
-from glowpy.support.callers import level_outside
+from glowpy.grids import Grid
+from glowpy.importer import ValueInfo, ValueNeededError
+from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames
 from glowpy.support.remedies import divisors, known_from, solutions
 from glowpy.support.symbolic import (
@@ -32,7 +32,6 @@ from glowpy.support.symbolic import (
     UnequalError,
     UnorderedError,
     at_extents,
-    ceil_div,
     highest,
     lowest,
     product,
@@ -41,6 +40,7 @@ from glowpy.support.symbolic import (
     symbols_of,
 )
 from glowpy.support.text import print_symbol, symbol_name
+from glowpy.suppositions import Constants, Suppositions
 
 __all__ = ["Assumptions", "Plan"]
 
@@ -54,27 +54,27 @@ _LEAST_GROWN = 64
 """An extent that turns out to vary is bounded by no less, nor by less than at first."""
 
 
-_Constants: TypeAlias = frozenset[tuple[str, int]]
-"""Dimensions, and the numbers that they are in some code."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """What one compilation takes the inputs' shapes to be.
 
     Attributes:
         shapes: Of every input.
+        supposed: What extents are taken to be that elements decide, by name.
         form: Equal for plans that differ in bounds only.
         bounds: Those of symbols, as texts.
     """
 
     shapes: Mapping[str, Shape] = field(compare=False)
+    supposed: Mapping[str, Dim] = field(default_factory=dict, compare=False)
     form: str = field(init=False)
     bounds: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "form", str(dict(self.shapes)))
-        texts = tuple(print_symbol(one) for one in self._symbols.values())
+        spelled = {name: str(dim) for name, dim in self.supposed.items()}
+        object.__setattr__(self, "form", f"{dict(self.shapes)} {spelled}")
+        symbols = self._symbols | symbols_of(self.supposed.values())
+        texts = tuple(print_symbol(one) for one in symbols.values())
         object.__setattr__(self, "bounds", texts)
 
     @cached_property
@@ -102,7 +102,14 @@ class Plan:
         """Whether it is the other one with wider bounds."""
         if self.form != other.form or self.bounds == other.bounds:
             return False
-        pairs = zip(self._symbols.values(), other._symbols.values(), strict=True)
+        pairs = [
+            *zip(self._symbols.values(), other._symbols.values(), strict=True),
+            *zip(
+                symbols_of(self.supposed.values()).values(),
+                symbols_of(other.supposed.values()).values(),
+                strict=True,
+            ),
+        ]
         return all(own.low <= its.low and its.high <= own.high for own, its in pairs)
 
     def admits(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
@@ -141,36 +148,15 @@ class Plan:
         )
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Which extents a symbol has: `first`, and each `step` after it, which the symbol `count` counts."""
-
-    count: str
-    step: int
-    first: int
-
-    def __contains__(self, extent: int) -> bool:
-        return extent % self.step == self.first
-
-    def __str__(self) -> str:
-        return f"{self.step}*{self.count}" + (f"+{self.first}" if self.first else "")
-
-    def place(self, extent: int) -> int:
-        """How many steps lead to an extent."""
-        return (extent - self.first) // self.step
-
-    def counted(self, low: int, high: int, likely: int) -> Dim:
-        """The number of steps, for extents within bounds, and for the likely one."""
-        return symbol(
-            self.count, ceil_div(low - self.first, self.step), self.place(high), self.place(likely)
-        )
-
-
 @final
 class Assumptions:
     """What is assumed of the dimensions of some inputs. Not for several threads at once.
 
     `fixed` says that nothing is left open: there is code for one extent of each dimension only.
+
+    Attributes:
+        found: What is supposed of extents that elements decide.
+        supposes: Whether anything may be.
     """
 
     def __init__(self, inputs: Sequence[ValueInfo], *, fixed: bool = False) -> None:
@@ -182,9 +168,10 @@ class Assumptions:
         self._constants: dict[str, str] = {}  # why
         self._told: dict[str, str] = {}  # those that follow from no compilation
         self._met: dict[str, int | None] = {}  # extents of constants; None once they have varied
-        self._equal: dict[str, dict[_Constants, Dim]] = {}  # by what was compiled as 0 or 1
-        self._grids: dict[str, _Grid] = {}
+        self._equal: dict[str, dict[Constants, Dim]] = {}  # by what was compiled as 0 or 1
+        self._grids: dict[str, Grid] = {}
         self._in_advance = False
+        self.found, self.supposes = Suppositions(), True
 
     def copy(self) -> Assumptions:
         """The same, which what is learned here from now on does not change."""
@@ -192,6 +179,7 @@ class Assumptions:
         other._bounds, other._constants = dict(self._bounds), dict(self._constants)
         other._told = dict(self._told)
         other._met, other._grids = dict(self._met), dict(self._grids)
+        other.found = self.found.copy()
         other._equal = {name: dict(meanings) for name, meanings in self._equal.items()}
         return other
 
@@ -200,7 +188,7 @@ class Assumptions:
         other = copy(self)
         other._bounds, other._told = dict(self._bounds), dict(self._told)
         other._constants, other._met = dict(self._told), {}
-        other._equal, other._grids = {}, {}
+        other._equal, other._grids, other.found = {}, {}, Suppositions()
         return other
 
     def in_advance(self) -> Assumptions:
@@ -298,9 +286,9 @@ class Assumptions:
             )
             for name, shape in shapes.items()
         }
-        return Plan(planned)
+        return Plan(planned, self.found.dims(self._few(extents), dims))
 
-    def _few(self, extents: Mapping[str, int]) -> _Constants:
+    def _few(self, extents: Mapping[str, int]) -> Constants:
         """What is compiled as 0 or 1, although it may be more."""
         open_ = [name for name in extents if name in self._bounds and name not in self._constants]
         few = {name: extents[name] for name in open_ if extents[name] <= 1}
@@ -383,6 +371,28 @@ class Assumptions:
         if self._planned(shapes) == plan:
             raise error
 
+    def ask(
+        self,
+        error: UndecidedError | ValueNeededError,
+        plan: Plan,
+        shapes: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        """Assumes, or supposes of extents that elements decide, what compiling by a plan turned out to need.
+
+        Raises the error if that is nothing that may be.
+        """
+        needs = error if isinstance(error, ValueNeededError) else None
+        if self.supposes and not self._fixed:
+            extents = self._extents(shapes)
+            few, known = self._few(extents), self._numbers(extents)
+            inputs = needs.inputs if needs is not None else ()
+            counts = needs.counts if needs is not None else ()
+            if self.found.ask(error.questions, counts, inputs, few, known):
+                return
+        if isinstance(error, ValueNeededError):
+            raise error
+        self.learn(error, plan, shapes)
+
     def know(self, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Assumes that some inputs, whose elements are known while compiling, have constant shapes."""
         for name in names:
@@ -399,7 +409,8 @@ class Assumptions:
             for few, dim in meanings.items():
                 if all(self._bounds[one][:2] == (extent, extent) for one, extent in few):
                     texts[name] = str(dim)
-        return texts | {name: f"constant: {why}" for name, why in self._constants.items()}
+        texts |= {name: f"constant: {why}" for name, why in self._constants.items()}
+        return texts | self.found.summary
 
     def contradictions(self, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         """What was learned that inputs of these shapes, which the model allows, are at odds with, as sentences."""
@@ -439,7 +450,7 @@ class Assumptions:
             return True
         difference = _chosen(left, extents) - _chosen(right, extents)
         for name, meaning in solutions(difference):
-            if name in self._bounds:
+            if name in self._bounds and at_extents(meaning, extents) == extents[name]:
                 few = self._few(extents)
                 for meanings in self._equal.values():
                     for known in meanings:
@@ -480,9 +491,9 @@ class Assumptions:
                 count = symbol("count", 0)
                 if substituted(difference, {one.name: step * count + first}) != 0:
                     continue
-                old = self._grids.get(name, _Grid("", 1, 0))
+                old = self._grids.get(name, Grid("", 1, 0))
                 step, first = old.step * step, old.first + old.step * first
-                self._grids[name] = _Grid(self._unique.take(f"{name}_{step}"), step, first)
+                self._grids[name] = Grid(self._unique.take(f"{name}_{step}"), step, first)
                 return True
         return False
 
@@ -514,11 +525,8 @@ class Assumptions:
         known = self._met.setdefault(name, extent)
         if known not in (None, extent) and not self._in_advance:
             self._met[name] = None
-            warnings.warn(
-                f"code is compiled for each extent of '{name}', now {extent}: {self._constants[name]}",
-                RuntimeWarning,
-                stacklevel=level_outside(),
-            )
+            why = self._constants[name]
+            warn_caller(f"code is compiled for each extent of '{name}', now {extent}: {why}")
 
     def _grow(self, name: str, extent: int, spread: int) -> None:
         """Makes the bounds of a symbol admit an extent; the first upper one is `spread` times it, rounded up."""

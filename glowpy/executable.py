@@ -29,7 +29,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
 from glowpy.support.limits import within_limits
 from glowpy.support.process_bound import ProcessBound
-from glowpy.support.symbolic import Symbol, static
+from glowpy.support.symbolic import Dim, Symbol, static
 
 __all__ = [
     "CompiledFunction",
@@ -39,8 +39,10 @@ __all__ = [
     "Port",
     "aligned_array",
     "elements_at",
+    "given_inputs",
     "input_misfit",
     "part_of",
+    "store_outputs",
 ]
 
 
@@ -254,7 +256,7 @@ class Executable(ProcessBound, ABC):
             shape = shape_at(port.type.shape, {**extents, **found})
             results[port.name] = part_of(results[port.name], shape)
         if out:
-            _copy_others(results, out)
+            store_outputs(results, out)
         return results
 
     def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -349,10 +351,17 @@ class Executable(ProcessBound, ABC):
                 bindings[port.placeholder] = array
 
 
-def _copy_others(results: dict[str, Array], out: Mapping[str, Array]) -> None:
-    """Copies results to the arrays of `out` that the run did not write, which take their places."""
+def store_outputs(results: dict[str, Array], out: Mapping[str, Array]) -> None:
+    """Copies results to the arrays of `out` that a run did not write, which take their places.
+
+    Raises UserError for arrays that do not take them, and names that there are no results of.
+    """
     for name, array in out.items():
+        if name not in results:
+            raise UserError(f"expected the outputs {', '.join(map(repr, results))}, got '{name}'")
         if results[name] is not array:
+            if not array.flags.writeable:
+                raise UserError(f"'{name}': expected a writeable array for an output")
             _check(name, Tensor.of(results[name]).type, array)
             array[...] = results[name]
             results[name] = array
@@ -380,6 +389,13 @@ def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 
+def given_inputs(function: Executable, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Those of some arrays that a network takes."""
+    if len(arrays) == len(function.input_ports):
+        return arrays
+    return {port.name: arrays[port.name] for port in function.input_ports}
+
+
 def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
     """What to say of inputs with other names than those that are expected, with their types."""
     for name in names:
@@ -395,6 +411,8 @@ class CompiledFunction(Executable):
 
     observer: Observer | None = None
     """Sees every instruction, if the function was compiled with `instrument`."""
+    supposed: Mapping[str, Dim] = {}
+    """What extents that it finds were taken to be by whoever compiled it, by name; outputs say what they are."""
 
 
 class Instance(ProcessBound):

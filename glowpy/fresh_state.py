@@ -142,7 +142,7 @@ def _ports(
                 raise  # of what the network finds
             if meaning is None:
                 guessed.add(name)
-            own = {name: meaning or 0}
+            own = {name: 0 if meaning is None else meaning}
             meanings = {known: substituted(dim, own) for known, dim in meanings.items()} | own
         else:
             module.forget()

@@ -252,8 +252,8 @@ class _Preparation:
             plan = self.assumed.plan(shapes)
             try:
                 self._compile(plan, shapes)
-            except UndecidedError as error:
-                self.assumed.learn(error, plan, shapes)
+            except (UndecidedError, ValueNeededError) as error:
+                self.assumed.ask(error, plan, shapes)
                 continue
             self._programs += 1
             if self._programs > MOST_PROGRAMS:

@@ -23,7 +23,10 @@ from glowpy.assumptions import Assumptions, Plan
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with, compile_or_recall
-from glowpy.executable import CompiledFunction, Observer, input_misfit
+from glowpy.executable import (
+    CompiledFunction,
+    Observer,
+)
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.hosted import Hosted
@@ -39,6 +42,7 @@ from glowpy.importer import (
     raise_wrong,
 )
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
+from glowpy.session_feeds import checked_feeds, chosen_outputs, key_of, listed
 from glowpy.session_state import SessionState, state_pairs
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
@@ -48,6 +52,7 @@ from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import UndecidedError
+from glowpy.suppositions import Elements, Shapes, beyond_limits, supposed_outputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -145,7 +150,9 @@ class InferenceSession(ProcessBound):
         self._model = opened
         self._fresh = Assumptions(self._model.inputs, fixed=not self._backend.symbolic)
         self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
+        self._elements = Elements()
         self._state = SessionState(opened, state_pairs(opened, state))
+        self._fresh.supposes = not self._state.pairs  # a run with state is not repeated
         inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
         self._dtypes = [
             (info.name, info.dtype, None if info.dtype == info.kind.dtype else info.kind.dtype)
@@ -257,7 +264,7 @@ class InferenceSession(ProcessBound):
         return {name: arrays[name] for name in self._values}
 
     def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
-        known = _known(values)
+        known = key_of(values)
         with self._lock:
             before = self._assumed_with(known).copy()
 
@@ -340,7 +347,7 @@ class InferenceSession(ProcessBound):
         """
         if self._hosted is not None:
             if contents:
-                raise UserError(f"expected none of the inputs, got {_list([*contents])}")
+                raise UserError(f"expected none of the inputs, got {listed([*contents])}")
             return
         self._state.restore(contents)
 
@@ -365,25 +372,24 @@ class InferenceSession(ProcessBound):
         """
         if out is not None:
             expect_type("out", out, Mapping, "a dict of arrays")
-        names = self._given if output_names is None else self._chosen(output_names)
+        given = self._given
+        names = given if output_names is None else chosen_outputs(output_names, given, self._names)
         if self._hosted is not None:
             return self._hosted.run(names, input_feed, out)
         if out and not self._narrow.keys().isdisjoint(out):
             name = next(name for name in out if name in self._narrow)
             raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
-        feeds = self._checked(input_feed)
+        feeds = checked_feeds(input_feed, self._dtypes, self.get_inputs)
         if self._rounds is not None:
             return self._rounds.run(names, input_feed, out)
         if self._state.pairs:
             outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
         else:
             try:
-                function = self._for(feeds, {name: array.shape for name, array in feeds.items()})
+                ways = partial(self._for, feeds), partial(self._for_elements, feeds)
+                outputs = supposed_outputs(feeds, out, self._exceeded, *ways)
             except (RoundsError, ValueNeededError) as error:
                 return self._run_rounds(error).run(names, input_feed, out)
-            if len(feeds) != len(function.input_ports):
-                feeds = {port.name: feeds[port.name] for port in function.input_ports}
-            outputs = function(feeds, out)
         if self._checks:
             raise_wrong(outputs, self._file)
         if not self._narrow:
@@ -393,34 +399,36 @@ class InferenceSession(ProcessBound):
             for name in names
         ]
 
-    def _chosen(self, output_names: Sequence[str]) -> list[str]:
-        """These outputs, or all if there are none. Raises UserError for names the model does not have."""
-        if isinstance(output_names, str):
-            raise UserError(f"expected a list of outputs, got the text '{output_names}'")
-        names = list(output_names or ()) or self._given
-        for name in names:
-            if name not in self._names:
-                raise UserError(f"expected one of the outputs {_list(self._names)}, got '{name}'")
-        return names
+    def _exceeded(self, function: CompiledFunction, others: Mapping[str, int]) -> bool:
+        """Whether a run has found extents that are beyond their limits, which are higher now."""
+        limits = beyond_limits(function.supposed, others)
+        with self._lock:
+            for assumed in self._assumptions.values():
+                assumed.found.exceed(limits)
+        self._specialisations.keep(lambda key: not beyond_limits(key[0].supposed, limits))
+        return bool(limits)
 
-    def _checked(self, input_feed: Mapping[str, Array]) -> dict[str, Array]:
-        if not isinstance(input_feed, (dict, Mapping)):  # the latter takes four times as long
-            raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
-        feeds = {}
-        for name, dtype, kept in self._dtypes:
-            if name not in input_feed:
-                raise self._misfit(input_feed)
-            feeds[name] = array = np.asarray(input_feed[name])
-            if array.dtype != dtype:
-                raise UserError(f"'{name}': expected {dtype}, got {array.dtype}")
-            if kept is not None:  # integers of 4 bits, in bytes
-                feeds[name] = array.astype(kept)
-        if len(feeds) != len(input_feed):
-            raise self._misfit(input_feed)
-        return feeds
+    def _for_elements(
+        self, feeds: Mapping[str, Array], shapes: Shapes, names: Sequence[str], error: UserError
+    ) -> CompiledFunction:
+        """What is compiled for the elements of this call, which decide extents that are not as supposed.
 
-    def _misfit(self, input_feed: Mapping[str, Array]) -> UserError:
-        return input_misfit({info.name: info.type for info in self.get_inputs()}, input_feed)
+        Raises the error where these are data.
+        """
+        with self._lock:
+            assumed = [*self._assumptions.values()]
+            inputs = [one for each in assumed for one in each.found.inputs_of(names)]
+        if not inputs or any(feeds[one].size > MAX_VALUE for one in inputs):
+            raise error
+        why = error.diagnostics[0].message
+        self._gate.admit(why)
+        values = {one: feeds[one] for one in dict.fromkeys([*self._values, *inputs])}
+        known, plan = key_of(values), Plan(shapes)
+        with self._lock:
+            self._elements.need(inputs, why)
+            self._elements.meet(values)
+        compile = partial(self._compiled, plan, values, known, why)
+        return self._specialisations.get((plan, known), (tuple(shapes.items()), known), compile)
 
     def _for(
         self, feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
@@ -457,6 +465,7 @@ class InferenceSession(ProcessBound):
             return False
         with self._lock:  # another thread may have noted them
             self._fresh.know(names, shapes)
+            self._elements.need(names, error.diagnostics[0].message)
             self._assumptions.clear()
             self._choice = error if decides else self._choice
             self._values = tuple(dict.fromkeys([*self._values, *names]))
@@ -477,20 +486,27 @@ class InferenceSession(ProcessBound):
         self._assumptions.move_to_end(known)
         return self._assumptions[known]
 
+    def _at_hand(
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], known: Hashable
+    ) -> CompiledFunction | None:
+        """What is found without a search."""
+        function = self._specialisations.latest((shapes, known))
+        sole = self._specialisations.sole if function is None else None
+        if sole is not None and sole[0][1] == known and sole[0][0].admits(dict(shapes)):
+            self._specialisations.note((shapes, known), sole[1])
+            return sole[1]
+        return function
+
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """What was compiled for ranges that have these shapes, perhaps now."""
-        known = _known(values)
+        known = key_of(values)
         call = shapes, known
-        function = self._specialisations.latest(call)
-        if function is not None:
+        if (function := self._at_hand(shapes, known)) is not None:
             return function
-        sole = self._specialisations.sole
-        if sole is not None and sole[0][1] == known and sole[0][0].admits(dict(shapes)):
-            self._specialisations.note(call, sole[1])
-            return sole[1]
         before: Assumptions | None = None  # what this call assumes and learns
+        needed: ValueNeededError | None = None  # what is supposed of elements in place of it
         why = ""
         try:
             while True:
@@ -498,21 +514,24 @@ class InferenceSession(ProcessBound):
                 if plan is None:
                     before = before or self._copied_assumptions(known)
                     why = self._why(dict(shapes), known)
-                    plan = self._assumed(dict(shapes), known)
+                    plan = self._assumed(dict(shapes), values)
                 compile = partial(self._compiled, plan, values, known, why)
                 try:
                     return self._specialisations.get((plan, known), call, compile)
-                except UndecidedError as error:
+                except (UndecidedError, ValueNeededError) as error:
                     before = before or self._copied_assumptions(known)
                     with self._lock:
-                        self._assumed_with(known).learn(error, plan, dict(shapes))
-        except (RoundsError, ValueNeededError):
-            if before is not None:
-                self._forget(known, before)
-            raise
+                        self._assumed_with(known).ask(error, plan, dict(shapes))
+                    needed = error if isinstance(error, ValueNeededError) else needed
         except UserError as error:  # nothing is learned from what cannot be computed
+            with self._lock:
+                if before is not None and known in self._assumptions:
+                    self._assumptions[known] = before
+            if isinstance(error, RoundsError | ValueNeededError):
+                raise
+            if needed is not None:
+                raise needed from error
             before = before or self._copied_assumptions(known)
-            self._forget(known, before)
             if contradictions := before.contradictions(dict(shapes)):
                 loc = Loc(self._model.file)
                 reasons = [Diagnostic(sentence, loc) for sentence in contradictions]
@@ -522,12 +541,6 @@ class InferenceSession(ProcessBound):
     def _copied_assumptions(self, known: Hashable) -> Assumptions:
         with self._lock:
             return self._assumed_with(known).copy()
-
-    def _forget(self, known: Hashable, before: Assumptions) -> None:
-        """Assumes again what was assumed before a call that failed."""
-        with self._lock:
-            if known in self._assumptions:
-                self._assumptions[known] = before
 
     def _fitting(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan | None:
         """The closest plan that there is code of for these shapes and known elements."""
@@ -542,19 +555,20 @@ class InferenceSession(ProcessBound):
         if plans:
             why = self._fresh.beyond(shapes, plans)
         else:
-            why = f"other elements of {_list(self._values)}" if keys else "nothing is compiled yet"
+            why = f"other elements of {listed(self._values)}" if keys else "nothing is compiled yet"
         self._gate.admit(why)
         return why
 
-    def _assumed(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan:
-        """The plan to compile by for these shapes."""
+    def _assumed(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> Plan:
+        """The plan to compile by for these shapes, and elements that have to be known."""
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
         except UserError as error:  # its remedy is for those who give shapes in advance
             error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
             raise
         with self._lock:
-            return self._assumed_with(known).plan(shapes)
+            self._elements.meet(values)
+            return self._assumed_with(key_of(values)).plan(shapes)
 
     def _compiled(
         self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str
@@ -565,29 +579,20 @@ class InferenceSession(ProcessBound):
         start = time.perf_counter()
 
         def build() -> Module:
-            modules.append(
-                self._model.build(shapes=plan.shapes, values=copies, state=self._state.pairs)
-            )
+            modules.append(self._model.build(**given))
             return modules[0]
 
-        key = self._model.key(shapes=plan.shapes, values=copies, state=self._state.pairs)
+        given: Any = {"shapes": plan.shapes, "supposed": plan.supposed, "values": copies}
+        given["state"] = self._state.pairs
+        key = self._model.key(**given)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
         finally:
             for module in modules:
                 module.forget()
-        function.observer = self._observer
+        function.observer, function.supposed = self._observer, plan.supposed
         self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
         if self._gate.listener is not None:
             dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
             self._gate.listener(CompileEvent(self._file, dims, why, seconds, not modules))
         return function
-
-
-def _known(values: Mapping[str, Array]) -> Hashable:
-    """Elements that are known, as a part of a key."""
-    return tuple([(n, array.tobytes()) for n, array in values.items()]) if values else ()
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names) or "none"

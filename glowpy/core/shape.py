@@ -22,6 +22,7 @@ from glowpy.support.symbolic import (
 
 __all__ = [
     "broadcast_shapes",
+    "broadcasts_to",
     "is_same",
     "is_same_shape",
     "normalize_axis",
@@ -85,6 +86,15 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
             raise UserError(f"expected shapes that broadcast, got {' and '.join(texts)}")
         result.append(wide.pop() if wide else 1)
     return tuple(result)
+
+
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Whether numpy broadcasts a shape to another.
+
+    Raises UnequalError where it does for some extents of symbols only.
+    """
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(dim == 1 or is_same(dim, size) for dim, size in pairs)
 
 
 def normalize_axis(axis: int, rank: int) -> int:

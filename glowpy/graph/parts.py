@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand, value_of
-from glowpy.support.symbolic import Dim
+from glowpy.support.symbolic import Dim, is_at_most
 
-__all__ = ["part_along"]
+__all__ = ["is_inside", "part_along"]
+
+
+def is_inside(size: Dim, start: Dim, count: Dim, step: int) -> bool:
+    """Whether it is known that so many elements from `start` on, `step` apart, lie in a dimension of that size."""
+    last = start + (count - 1) * step
+    low, high = (start, last) if step > 0 else (last, start)
+    return count == 0 or (step != 0 and is_at_most(0, low) and is_at_most(high + 1, size))
 
 
 def part_along(

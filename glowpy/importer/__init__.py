@@ -2,6 +2,7 @@
 
 from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
 from glowpy.importer.onnx.contrib.schemas import operator_schemas
+from glowpy.importer.onnx.found import count_output
 from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.indices import raise_wrong
@@ -22,6 +23,7 @@ __all__ = [
     "ValueInfo",
     "ValueNeededError",
     "by_rounds",
+    "count_output",
     "imported_operators",
     "inferred_outputs",
     "load",

@@ -59,7 +59,7 @@ class NodeArg:
     @staticmethod
     def of(info: ValueInfo | HostInfo) -> NodeArg:
         """As the model declares it."""
-        return NodeArg(info.name, info.type, list(info.shape or ()))
+        return NodeArg(info.name, info.type, list(info.names or info.shape or ()))
 
 
 @dataclass(frozen=True)

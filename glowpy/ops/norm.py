@@ -8,7 +8,7 @@ import numpy as np
 
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.interpreter.interpret import interpret
-from glowpy.core.shape import broadcast_shapes, is_same_shape
+from glowpy.core.shape import broadcasts_to, is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -122,7 +122,7 @@ def _infer_layer_normalization(
     expect_axes(axes, input.rank)
     expect_same_kind(input, scale=scale, bias=bias)
     for name, type in (("scale", scale), ("bias", bias)):
-        if broadcast_shapes(input.shape, type.shape) != input.shape:
+        if not broadcasts_to(type.shape, input.shape):
             raise UserError(f"expected {name} to broadcast to {input}, got {type}")
     return input
 

@@ -17,7 +17,7 @@ from glowpy.core.channel_axis import (
     sliced,
 )
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
+from glowpy.core.shape import broadcasts_to, is_same_shape, normalize_axis
 from glowpy.core.tensor import Tensor, stored
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
@@ -35,7 +35,7 @@ from glowpy.graph.nodes_gen import (
     SplatNode,
     TransposeNode,
 )
-from glowpy.graph.parts import part_along
+from glowpy.graph.parts import is_inside, part_along
 from glowpy.graph.verifier import verify
 from glowpy.ir.insts_gen import (
     BitCastInst,
@@ -49,7 +49,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.irgen import IRGen, irgen
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, greatest, highest, is_at_most, least
+from glowpy.support.symbolic import Dim, greatest, highest, least
 
 __all__: list[str] = []
 
@@ -149,11 +149,7 @@ def _verify_broadcast(n: BroadcastNode) -> Iterator[str]:
     if n.type.kind is not n.input.type.kind or n.type.rank != n.input.type.rank:
         yield f"result has type {n.type}, expected the kind and rank of {n.input.type}"
         return
-    try:
-        fits = broadcast_shapes(n.input.type.shape, n.type.shape) == n.type.shape
-    except UserError:
-        fits = False
-    if not fits:
+    if not broadcasts_to(n.input.type.shape, n.type.shape):
         yield f"{n.input.type} does not broadcast to {n.type}"
     elif n.type.quant != n.input.type.quant:
         yield f"result has type {n.type}, expected {resized(n.input.type, n.type.shape)}"
@@ -235,10 +231,9 @@ def _verify_slice(n: SliceNode) -> Iterator[str]:
     for axis, (size, count, start, step) in enumerate(
         zip(n.input.type.shape, n.type.shape, n.starts, n.steps, strict=True)
     ):
-        last = start + (count - 1) * step
-        low, high = (start, last) if step > 0 else (last, start)
-        if count != 0 and not (step and is_at_most(0, low) and is_at_most(high + 1, size)):
+        if not is_inside(size, start, count, step):
             inside = False
+            last = start + (count - 1) * step
             yield f"elements {start} to {last} lie outside dimension {axis} of {n.input.type}"
     if inside and n.type != (expected := sliced(n.input.type, n.starts, n.type.shape, n.steps)):
         yield f"result has type {n.type}, expected {expected}"

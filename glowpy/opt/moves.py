@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from glowpy.core.schema import Layout
-from glowpy.core.strides import are_distinct, embedded, merged_loops, strides_of
+from glowpy.core.strides import are_distinct, embedded, merged_loops, span_of, strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import ExtractTensorInst, InsertTensorInst, TransposeInst, ViewInst
@@ -23,7 +23,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.liveness import Events
 from glowpy.ir.value import Value
 from glowpy.support.errors import InternalError
-from glowpy.support.symbolic import Dim, UndecidedError, highest
+from glowpy.support.symbolic import Dim, UndecidedError, highest, is_at_most
 from glowpy.support.text import Attr
 
 __all__ = ["Move", "Moves", "Takes", "place", "read_in_place", "takes_fast"]
@@ -96,7 +96,11 @@ class Moves:
             own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
         except UndecidedError:
             return None
-        if own and not are_distinct(buffer.type.shape, own):
+        shape, kind = buffer.type.shape, buffer.type.kind
+        inside = is_at_most(0, at) and is_at_most(
+            at + span_of(shape, own), source.span // kind.size
+        )
+        if not inside or (own and not are_distinct(shape, own)):
             return None  # nobody knows, with extents that are open
         attrs: dict[str, Attr] = {"offset": at, "strides": own}
         view = ViewInst((source,), attrs, name=buffer.name, type=buffer.type, loc=mover.loc)

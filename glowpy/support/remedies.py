@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, permutations
 
 from glowpy.support.symbolic import (
     Dim,
@@ -22,6 +22,7 @@ from glowpy.support.symbolic import (
     symbol,
     symbols_of,
 )
+from glowpy.support.text import symbol_name
 
 __all__ = ["divisors", "known_from", "remedied", "remedy", "solutions", "spelled_dims"]
 
@@ -32,10 +33,11 @@ _MANY = 64
 def remedied(error: UndecidedError, dims: Mapping[str, Dim]) -> dict[str, Dim]:
     """The dimensions that have to be others, and what they have to be; none where that is not known."""
     changes = remedy(error)
+    others = {name: substituted(dim, changes) for name, dim in dims.items()}
     return {
-        name: substituted(dim, changes)
-        for name, dim in dims.items()
-        if symbols_of([dim]).keys() & changes.keys()
+        name: dim
+        for name, dim in others.items()
+        if spelled_dims({name: dim}) != spelled_dims({name: dims[name]})
     }
 
 
@@ -50,11 +52,14 @@ def remedy(error: UndecidedError) -> dict[str, Dim]:
 def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str]:
     """As --shape takes them: `seq=1..64`, `total=past+seq`; after these what they are computed of that is not known."""
     texts = {}
+    own = {*symbols_of(known)}
     for name, dim in dims.items():
         one = dim.symbol if isinstance(dim, Expr) else None
-        texts[name] = str(dim) if one is None else f"{one.low}..{one.high}"
-    own = {dim.symbol.name for dim in dims.values() if isinstance(dim, Expr) and dim.symbol}
-    own |= symbols_of(known).keys()
+        if one is None or one.name != symbol_name(name):
+            texts[name] = str(dim)
+        else:
+            texts[name] = f"{one.low}..{one.high}"
+            own.add(one.name)
     rest = [one for name, one in symbols_of(dims.values()).items() if name not in own]
     return [
         *(f"{name}={text}" for name, text in texts.items()),
@@ -63,10 +68,19 @@ def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str
 
 
 def solutions(difference: Dim) -> Iterator[tuple[str, Dim]]:
-    """The symbols of a difference, and what each is where that is 0, if that follows and is never negative."""
-    for name in symbols_of([difference]):
+    """The symbols of a difference, and what each is where that is 0, if that follows and is never negative.
+
+    Last come those that are another symbol then.
+    """
+    symbols = symbols_of([difference])
+    for name in symbols:
         meaning = _solved_for(difference, name)
         if meaning is not None and lowest(meaning) >= 0:
+            yield name, meaning
+    for name, other in permutations(symbols, 2):
+        one = symbols[other]
+        meaning = symbol(other, one.low, one.high, one.likely)
+        if substituted(difference, {name: meaning}) == 0:
             yield name, meaning
 
 

@@ -14,12 +14,23 @@ Whether one is less than another follows from the bounds of their difference, or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias, final, overload
 
+from glowpy.support.atoms import (
+    UNBOUNDED,
+    Atom,
+    Extreme,
+    Quotient,
+    Symbol,
+    at_extents,
+    highest,
+    lowest,
+)
 from glowpy.support.errors import UserError
+from glowpy.support.polynomials import Term, collected, divided, multiplied
+from glowpy.support.undecided import UndecidedError, UnequalError, UnorderedError
 
 __all__ = [
     "UNBOUNDED",
@@ -48,140 +59,8 @@ __all__ = [
     "symbols_of",
 ]
 
-UNBOUNDED = 1 << 40
-"""The highest extent of a symbol without a bound: more than any tensor has elements."""
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A named extent and its bounds, both of which it may have.
-
-    Code is made for the likely extent, of the others it only has to be right.
-    """
-
-    name: str
-    low: int = 1
-    high: int = UNBOUNDED
-    likely: int = UNBOUNDED
-
-    def __str__(self) -> str:
-        return self.name
-
-    def at(self, value: Callable[[Symbol], Dim]) -> Dim:
-        """What it is where `value` says what symbols are."""
-        return value(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Quotient:
-    """The floor of a quotient of expressions; the divisor is positive."""
-
-    dividend: Expr
-    divisor: Dim
-
-    @property
-    def low(self) -> int:
-        """The least that it can be."""
-        return min(
-            self.dividend.low // end for end in (lowest(self.divisor), highest(self.divisor))
-        )
-
-    @property
-    def high(self) -> int:
-        """The most that it can be."""
-        return max(
-            self.dividend.high // end for end in (lowest(self.divisor), highest(self.divisor))
-        )
-
-    def __str__(self) -> str:
-        return f"div({self.dividend},{self.divisor})"
-
-    def at(self, value: Callable[[Symbol], Dim]) -> Dim:
-        """What it is where `value` says what symbols are."""
-        return _replaced(self.dividend, value) // _replaced(self.divisor, value)
-
-    def number(self, extents: Mapping[str, int]) -> int:
-        """What it is for these extents."""
-        return at_extents(self.dividend, extents) // at_extents(self.divisor, extents)
-
-
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """The least (`min`) or the greatest (`max`) of several, in the order of their texts."""
-
-    name: str
-    choices: tuple[Dim, ...]
-
-    @property
-    def low(self) -> int:
-        """The least that it can be."""
-        return (min if self.name == "min" else max)(map(lowest, self.choices))
-
-    @property
-    def high(self) -> int:
-        """The most that it can be."""
-        return (min if self.name == "min" else max)(map(highest, self.choices))
-
-    def __str__(self) -> str:
-        return f"{self.name}({','.join(map(str, self.choices))})"
-
-    def at(self, value: Callable[[Symbol], Dim]) -> Dim:
-        """What it is where `value` says what symbols are."""
-        return _extreme(self.name, [_replaced(choice, value) for choice in self.choices])
-
-    def number(self, extents: Mapping[str, int]) -> int:
-        """What it is for these extents."""
-        return (min if self.name == "min" else max)(
-            at_extents(dim, extents) for dim in self.choices
-        )
-
-
-Atom: TypeAlias = Symbol | Quotient | Extreme
-"""What sums of products are made of."""
 _Product: TypeAlias = tuple[Atom, ...]
-"""Atoms in the order of their texts; the same one several times is a power."""
-
-
-_DIVISIONS = 64
-"""Steps of a long division at most; one that has more is left as it stands."""
-
-
-class UndecidedError(UserError):
-    """Something has to be known of a symbolic extent that its bounds do not say.
-
-    Attributes:
-        symbols: The names of the symbols on which it depends.
-    """
-
-    def __init__(self, message: str, dims: Iterable[Dim]) -> None:
-        self.symbols = tuple(symbols_of(dims))
-        names = " or ".join(f"'{name}'" for name in self.symbols)
-        note = f"give {names} one extent, or closer bounds" if names else ""
-        super().__init__(message, note=note)
-
-
-class UnequalError(UndecidedError):
-    """Two symbolic extents have to be equal, and are not for all extents of their symbols.
-
-    Attributes:
-        pair: The two.
-    """
-
-    def __init__(self, dim: Dim, other: Dim) -> None:
-        super().__init__(f"expected equal extents, got {dim} and {other}", [dim, other])
-        self.pair = dim, other
-
-
-class UnorderedError(UndecidedError):
-    """One symbolic extent is less than another for some extents of their symbols, and not for others.
-
-    Attributes:
-        pair: The two.
-    """
-
-    def __init__(self, left: Dim, right: Dim) -> None:
-        super().__init__(f"it is not known whether {left} < {right}", [left, right])
-        self.pair = left, right
+"""Atoms in the order of their texts."""
 
 
 @final
@@ -191,12 +70,12 @@ class Expr:
     Raises UndecidedError where it is compared and the bounds do not say the answer.
     """
 
-    def __init__(self, terms: tuple[tuple[_Product, int], ...]) -> None:
+    def __init__(self, terms: tuple[Term[Atom], ...]) -> None:
         self._terms = terms
         self._hash = hash(terms)
 
     @property
-    def terms(self) -> tuple[tuple[_Product, int], ...]:
+    def terms(self) -> tuple[Term[Atom], ...]:
         """Products with their factors; the constant, if any, last."""
         return self._terms
 
@@ -206,6 +85,14 @@ class Expr:
         (atoms, factor), *rest = self._terms
         alone = len(atoms) == factor == 1 and not rest
         return atoms[0] if alone and isinstance(atoms[0], Symbol) else None
+
+    @cached_property
+    def symbols(self) -> dict[str, Symbol]:
+        """The symbols that it depends on, by name, in the order in which they occur."""
+        symbols: dict[str, Symbol] = {}
+        for atom in [atom for atoms, _ in self._terms for atom in atoms]:
+            symbols |= {atom.name: atom} if isinstance(atom, Symbol) else symbols_of(atom.parts)
+        return symbols
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -229,7 +116,8 @@ class Expr:
         return isinstance(other, Expr) and self._hash == other._hash and self._terms == other._terms
 
     def __repr__(self) -> str:
-        return f"<Expr {self}>"
+        """As in lists of dimensions, which messages show."""
+        return self._text
 
     def __str__(self) -> str:
         return self._text
@@ -261,11 +149,7 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Dim) -> Dim:
-        return _sum(
-            (tuple(sorted((*mine, *theirs), key=str)) if theirs else mine, factor * their_factor)
-            for mine, factor in self._terms
-            for theirs, their_factor in _terms(other)
-        )
+        return _sum(multiplied(self._terms, _terms(other)))
 
     __rmul__ = __mul__
 
@@ -313,16 +197,6 @@ def symbol(name: str, low: int = 1, high: int = UNBOUNDED, likely: int = UNBOUND
     if not 0 <= low <= high:
         raise UserError(f"symbol '{name}': expected bounds 0 <= low <= high, got {low}..{high}")
     return low if low == high else Expr((((Symbol(name, low, high, min(likely, high)),), 1),))
-
-
-def lowest(dim: Dim) -> int:
-    """A bound of a dimension from below."""
-    return dim.low if isinstance(dim, Expr) else dim
-
-
-def highest(dim: Dim) -> int:
-    """A bound of a dimension from above."""
-    return dim.high if isinstance(dim, Expr) else dim
 
 
 @overload
@@ -385,15 +259,11 @@ def static(dims: Iterable[Dim]) -> tuple[int, ...]:
 
 def symbols_of(dims: Iterable[Dim]) -> dict[str, Symbol]:
     """The symbols that some dimensions depend on, by name, in the order in which they occur."""
-    found: dict[str, Symbol] = {}
-
-    def note(one: Symbol) -> Dim:
-        found[one.name] = one
-        return one.high
-
+    symbols: dict[str, Symbol] = {}
     for dim in dims:
-        _replaced(dim, note)
-    return found
+        if isinstance(dim, Expr):
+            symbols |= dim.symbols
+    return symbols
 
 
 def substituted(dim: Dim, values: Mapping[str, Dim]) -> Dim:
@@ -403,42 +273,51 @@ def substituted(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     return _replaced(dim, lambda one: values.get(one.name, Expr((((one,), 1),))))
 
 
-def at_extents(dim: Dim, extents: Mapping[str, int]) -> int:
-    """The number that a dimension is for these extents. Raises KeyError for a symbol that is not among them."""
-    if isinstance(dim, int):
-        return dim
-    total = 0
-    for atoms, factor in dim.terms:
-        for atom in atoms:
-            factor *= extents[atom.name] if isinstance(atom, Symbol) else atom.number(extents)
-        total += factor
-    return total
-
-
 def _number(dim: Dim) -> int:
     assert isinstance(dim, int)
     return dim
 
 
-def _terms(dim: Dim) -> tuple[tuple[_Product, int], ...]:
+def _terms(dim: Dim) -> tuple[Term[Atom], ...]:
     return dim.terms if isinstance(dim, Expr) else (((), dim),)
 
 
-def _sum(terms: Iterable[tuple[_Product, int]]) -> Dim:
-    """The canonical form: each product once, those with the most atoms first, the constant last."""
-    factors: dict[_Product, int] = {}
-    for product, factor in terms:
-        factors[product] = factors.get(product, 0) + factor
-    kept = [(product, factor) for product, factor in factors.items() if factor]
-    if not any(product for product, _ in kept):
-        return kept[0][1] if kept else 0
-    if len(kept) > 1:
-        kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
-    return Expr(tuple(kept))
+def _sum(terms: Iterable[Term[Atom]]) -> Dim:
+    """The number, or the expression, that a sum of products is."""
+    kept = collected(terms)
+    if not kept:
+        return 0
+    return Expr(kept) if kept[0][0] else kept[0][1]
+
+
+def _reduced(dividend: Expr, divisor: Dim) -> tuple[Dim, Dim] | None:
+    """Dividend and divisor without a number or atom that both are multiples of; None if there is none.
+
+    What a constant leaves, divided by that number, is less than 1, and makes no difference to the floor.
+    """
+    terms = (*_terms(divisor), *dividend.terms)
+    number = math.gcd(*(factor for _, factor in _terms(divisor)))
+    number = math.gcd(number, *(factor for product, factor in dividend.terms if product))
+    if number > 1:
+        return dividend // number, divisor // number
+    for atom in dict.fromkeys(terms[0][0]):
+        if atom.low > 0 and all(atom in product for product, _ in terms):
+            one = _sum([((atom,), 1)])
+            return _divided(dividend, one)[0], _divided(divisor, one)[0]
+    return None
+
+
+def _divided(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
+    """What divides evenly, divided, and the rest."""
+    whole, rest = divided(_terms(dividend), _terms(divisor))
+    return _sum(whole), _sum(rest)
 
 
 _FEW = 3
 """Terms of a sum that are taken apart in all orders: one may say what another does not."""
+
+_SHORT = 6
+"""Atoms of products are taken apart in sums of no more terms."""
 
 _DEEPEST = 8
 """So many atoms are taken apart one after the other, the first two in all orders: time doubles with each."""
@@ -452,23 +331,76 @@ def _bounds(dim: Dim, depth: int = 0) -> tuple[int, int]:
     low, high = _sum_of_intervals(dim)
     if len(dim.terms) == 1 or depth == _DEEPEST:
         return low, high
+    if (other := _without_least(dim)) != dim:
+        return _bounds(other, depth + 1)
     # (a - 1) * b is a * b - b, of which b may be anything unless a counts from 1.
     shifted = _replaced(dim, lambda one: one.low + symbol(one.name, 0, one.high - one.low))
     ends = _sum_of_intervals(shifted) if isinstance(shifted, Expr) else (shifted, shifted)
     low, high = max(low, ends[0]), min(high, ends[1])
-    parts = [(atoms[0], factor) for atoms, factor in dim.terms if len(atoms) == 1]
-    parts = [(atom, factor) for atom, factor in parts if not isinstance(atom, Symbol)]
-    for atom, factor in parts if len(parts) <= _FEW and depth < 2 else parts[:1]:
-        rest = dim - _sum([((atom,), factor)])
-        if isinstance(atom, Extreme):
-            sums = [_bounds(rest + factor * choice, depth + 1) for choice in atom.choices]
-            choose = min if (atom.name == "min") == (factor > 0) else max
-            ends = choose(end for end, _ in sums), choose(end for _, end in sums)
-        elif isinstance(atom, Quotient) and isinstance(atom.divisor, int):
-            scaled = _bounds(rest * atom.divisor + factor * atom.dividend, depth + 1)
-            ends = _bounds_of_quotient(scaled, factor, atom.divisor)
+    parts = [*_parts(dim, products=depth < 2 and len(dim.terms) <= _SHORT)]
+    for atom, factor, rest in parts if len(parts) <= _FEW and depth < 2 else parts[:1]:
+        ends = _bounds_apart(atom, factor, rest, depth + 1)
         low, high = max(low, ends[0]), min(high, ends[1])
     return low, high
+
+
+def _without_least(dim: Expr) -> Dim:
+    """The same with a + b - max(a, b) for min(a, b) where max(a, b) occurs as well: both follow from one of them."""
+    atoms = {atom for factors, _ in dim.terms for atom in factors if isinstance(atom, Extreme)}
+    others: dict[Atom, Dim] = {}
+    for atom in atoms:
+        maximum = Extreme("max", atom.choices)
+        if atom.name == "min" and len(atom.choices) == 2 and maximum in atoms:
+            others[atom] = atom.choices[0] + atom.choices[1] - _sum([((maximum,), 1)])
+    if not others:
+        return dim
+    total: Dim = 0
+    for factors, number in dim.terms:
+        parts = (others[atom] if atom in others else _sum([((atom,), 1)]) for atom in factors)
+        total += number * product(parts)
+    return total
+
+
+def _parts(dim: Expr, *, products: bool) -> Iterator[tuple[Quotient | Extreme, Dim, Dim]]:
+    """The atoms that may be taken apart, what each is multiplied by, and what is added to that.
+
+    Those that are multiplied by numbers come first, others only if `products` are asked for.
+    """
+    atoms = [
+        atom
+        for factors, _ in sorted(dim.terms, key=lambda term: len(term[0]))
+        for atom in (factors if products else factors[: len(factors) == 1])
+    ]
+    for atom in dict.fromkeys(atoms):
+        own = [term for term in dim.terms if atom in term[0]]
+        if isinstance(atom, Symbol) or any(factors.count(atom) > 1 for factors, _ in own):
+            continue
+        if products or all(len(factors) == 1 for factors, _ in own):
+            others = [(tuple(one for one in p if one != atom), number) for p, number in own]
+            yield atom, _sum(others), _sum(term for term in dim.terms if term not in own)
+
+
+def _bounds_apart(atom: Quotient | Extreme, factor: Dim, rest: Dim, depth: int) -> tuple[int, int]:
+    """Those of a sum that follow where an atom, of which it is known what sign its factor has, is taken apart."""
+    low, high = _bounds(factor, depth)
+    if low < 0 < high:
+        return -UNBOUNDED, UNBOUNDED
+    if isinstance(atom, Extreme):
+        sums = [_bounds(rest + factor * choice, depth) for choice in atom.choices]
+        choose = min if (atom.name == "min") == (low >= 0) else max
+        return choose(low for low, _ in sums), choose(high for _, high in sums)
+    # The quotient times its divisor is the dividend less a remainder, which is below the divisor.
+    scale = atom.divisor
+    whole, left = _divided(factor, scale)
+    if left == 0:
+        scale, factor = 1, whole
+    most = scale * rest + factor * atom.dividend
+    least = most - factor * (atom.divisor - 1)
+    if low < 0:
+        least, most = most, least
+    low, high = _bounds(least, depth)[0], _bounds(most, depth)[1]
+    narrow, wide = lowest(scale), highest(scale)
+    return -(-low // (wide if low > 0 else narrow)), high // (wide if high < 0 else narrow)
 
 
 def _sum_of_intervals(dim: Expr) -> tuple[int, int]:
@@ -477,13 +409,6 @@ def _sum_of_intervals(dim: Expr) -> tuple[int, int]:
         ends = _interval(product, factor)
         low, high = low + ends[0], high + ends[1]
     return low, high
-
-
-def _bounds_of_quotient(scaled: tuple[int, int], factor: int, divisor: int) -> tuple[int, int]:
-    """Those of factor * quotient + rest, which times the divisor is `scaled` less a remainder below the divisor."""
-    remainder = factor * (divisor - 1)
-    low, high = scaled[0] - max(remainder, 0), scaled[1] - min(remainder, 0)
-    return -(-low // divisor), high // divisor
 
 
 def _interval(product: _Product, factor: int) -> tuple[int, int]:
@@ -509,17 +434,28 @@ def _replaced(dim: Dim, value: Callable[[Symbol], Dim]) -> Dim:
         return dim
     total: Dim = 0
     for atoms, factor in dim.terms:
-        total = total + factor * product(atom.at(value) for atom in atoms)
+        total = total + factor * product(_atom_at(atom, value) for atom in atoms)
     return total
 
 
+def _atom_at(atom: Atom, value: Callable[[Symbol], Dim]) -> Dim:
+    match atom:
+        case Symbol():
+            return value(atom)
+        case Quotient(dividend, divisor):
+            return _replaced(dividend, value) // _replaced(divisor, value)
+        case Extreme(name, choices):
+            return _extreme(name, [_replaced(choice, value) for choice in choices])
+
+
 def _extreme(name: str, choices: Iterable[Dim]) -> Dim:
-    """Without those that the bounds, or another choice, rule out."""
+    """Without those that the bounds, or another choice, rule out, and without symbols that all have in common.
+
+    So `seq + max(0, 256 - seq)` is `max(256, seq)`.
+    """
     spread: list[Dim] = []
     for choice in choices:
-        atom = _only_atom(choice)
-        inner = atom.choices if isinstance(atom, Extreme) and atom.name == name else (choice,)
-        spread += [dim for dim in inner if dim not in spread]
+        spread += [dim for dim in _choices_of(name, choice) if dim not in spread]
     kept: list[Dim] = []
     for index, dim in enumerate(spread):
         others = [*kept, *spread[index + 1 :]]
@@ -527,7 +463,9 @@ def _extreme(name: str, choices: Iterable[Dim]) -> Dim:
             kept.append(dim)
     if len(kept) == 1:
         return kept[0]
-    return Expr((((Extreme(name, tuple(sorted(kept, key=str))),), 1),))
+    common = _common(kept)
+    own = sorted((dim - common for dim in kept), key=str)
+    return common + Expr((((Extreme(name, tuple(own)),), 1),))
 
 
 def _rules_out(name: str, other: Dim, dim: Dim) -> bool:
@@ -535,12 +473,24 @@ def _rules_out(name: str, other: Dim, dim: Dim) -> bool:
     return lowest(dim - other if name == "min" else other - dim) >= 0
 
 
-def _only_atom(dim: Dim) -> Atom | None:
-    if isinstance(dim, Expr) and len(dim.terms) == 1:
-        product, factor = dim.terms[0]
-        if len(product) == 1 and factor == 1:
-            return product[0]
-    return None
+def _choices_of(name: str, dim: Dim) -> list[Dim]:
+    """The choices that one that is itself the least, or the greatest, stands for, each with what is added to it."""
+    for term in _terms(dim):
+        match term:
+            case (Extreme(own, choices),), 1 if own == name:
+                rest = dim - _sum([term])
+                return [rest + choice for choice in choices]
+    return [dim]
+
+
+def _common(dims: Sequence[Dim]) -> Dim:
+    """The sum in which each symbol is as often as in the sum that has it least often by itself."""
+    factors = [
+        {p: factor for p, factor in _terms(dim) if len(p) == 1 and isinstance(p[0], Symbol)}
+        for dim in dims
+    ]
+    products = dict.fromkeys(product for terms in factors for product in terms)
+    return _sum((p, min(terms.get(p, 0) for terms in factors)) for p in products)
 
 
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
@@ -554,11 +504,9 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
         return whole + lowest(rest) // divisor
     if isinstance(rest, Expr) and rest.terms[0][1] < 0:
         return whole - _quotient(divisor - 1 - rest, divisor)
+    if isinstance(rest, Expr) and (smaller := _reduced(rest, divisor)) is not None:
+        return whole + _quotient(*smaller)
     if isinstance(rest, Expr) and isinstance(divisor, int):
-        common = math.gcd(divisor, *(factor for product, factor in rest.terms if product))
-        if common > 1:
-            smaller = _sum((p, factor // common) for p, factor in rest.terms)
-            return whole + smaller // (divisor // common)
         first, factor = rest.terms[0]
         constant = rest - _sum([rest.terms[0]])
         if isinstance(constant, int) and factor == 1 and isinstance(first[0], Quotient):
@@ -569,35 +517,3 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
                 )
     dividend = rest if isinstance(rest, Expr) else Expr((((), rest),))
     return whole + Expr((((Quotient(dividend, divisor),), 1),))
-
-
-def _divided(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
-    """What divides evenly, divided, and the rest: long division of polynomials by the first terms."""
-    whole: Dim = 0
-    rest: Dim = 0
-    left = dividend
-    for _ in range(_DIVISIONS):
-        if left == 0:
-            return whole, rest
-        product, factor = _terms(left)[0]
-        part = _part(product, factor, *_terms(divisor)[0])
-        if part is not None:
-            whole, left = whole + part, left - part * divisor
-        elif not product and isinstance(divisor, int):
-            return whole + factor // divisor, rest + factor % divisor
-        else:
-            term = _sum([(product, factor)])
-            rest, left = rest + term, left - term
-    return whole, rest + left
-
-
-def _part(product: _Product, factor: int, atoms: _Product, number: int) -> Dim | None:
-    """One term by another; None if it does not divide evenly."""
-    if factor % number:
-        return None
-    left = list(product)
-    for atom in atoms:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return _sum([(tuple(left), factor // number)])

@@ -222,6 +222,7 @@ GROWING = """
 """
 
 
+@pytest.mark.filterwarnings("ignore:code is compiled for each value")
 def test_a_loop_that_grows_what_it_carries_is_written_out() -> None:
     text = GROWING
     x = np.array([2], np.float32)
@@ -481,6 +482,7 @@ NO_ROUNDS = """<ir_version: 8, opset_import: ["": 16]>
         { d = Identity(c) w = Add(v, v) s = Neg(v) }> (m, , x) }"""
 
 
+@pytest.mark.filterwarnings("ignore:code is compiled for each value")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_loop_without_rounds_stacks_nothing(backend: str) -> None:
     model = onnx.parser.parse_model(NO_ROUNDS)

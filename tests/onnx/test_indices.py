@@ -186,6 +186,7 @@ def test_branches(backend: str) -> None:
             assert branches.run(None, feeds)[0].tolist() == [4]
 
 
+@pytest.mark.filterwarnings("ignore:code is compiled for each value")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rounds(backend: str) -> None:
     """The first that is wrong, in loops within loops, and in scans."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -309,27 +308,123 @@ def test_wrong_uses_of_a_shape_are_refused(op_type: str, operand: int, message: 
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float32])
-def test_ranges_without_steps_or_of_floats_are_refused(kind: type) -> None:
-    """A session compiles those of floats for one extent."""
+def test_ranges_without_steps_are_refused(kind: type) -> None:
     net = Net()
     size = net.node("Squeeze", net.node("Shape", net.input("x", ("seq",))))
     limit = net.node("Cast", size, to=helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
-    delta = 0 if kind is np.int64 else 0.5
-    net.node(
-        "Range", *(net.constant(np.array(0, kind)), limit, net.constant(np.array(delta, kind)))
-    )
-    message = (
-        "expected a delta other than 0" if kind is np.int64 else "expected a range of integers"
-    )
-    with pytest.raises(UserError, match=message):
+    zero = net.constant(np.array(0, kind))
+    net.node("Range", zero, limit, zero)
+    with pytest.raises(UserError, match="expected a delta other than 0"):
         glowpy.load(net.model, dims=DIMS_OF_SEQ)
-    if kind is np.float32:
-        session = glowpy.InferenceSession(net.model)
-        for count in (2, 3):
-            with pytest.warns(RuntimeWarning) if count == 3 else nullcontext() as caught:
-                (actual,) = session.run(None, {"x": np.zeros(count, np.float32)})
-            assert caught is None or caught[0].filename == __file__
-            np.testing.assert_array_equal(actual, np.arange(2 * count) / 2)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_ranges_of_floats(kind: type) -> None:
+    """Where their numbers are exact, and where only the network knows how many there are."""
+    net = Net()
+    size = net.node("Squeeze", net.extent(net.input("x", ("seq",)), 0))
+    real = net.node("Cast", size, to=helper.np_dtype_to_tensor_dtype(np.dtype(kind)))
+
+    def number(value: float) -> str:
+        return net.constant(np.array(value, kind))
+
+    half = net.node("Mul", real, number(0.5))
+    third = net.node("Floor", net.node("Div", real, number(3)))
+    tenth = net.node("Mul", real, number(0.1))
+    for start, limit, delta in [
+        (number(0), real, number(1)),
+        (number(-2), real, number(0.5)),
+        (real, number(-3), number(-2)),
+        (half, real, number(0.25)),
+        (third, real, number(1)),
+        (tenth, real, number(0.3)),
+        (number(1), net.node("Sqrt", real), number(0.5)),
+        (number(0), net.node("Ceil", tenth), number(1)),
+    ]:
+        net.node("Range", start, limit, delta)
+    net.check()
+
+
+def test_integers_that_may_be_negative() -> None:
+    net = Net()
+    size = net.extent(net.input("x", ("seq",)), 0)
+    five = net.ints(5)
+    less = net.node("Sub", size, five)
+    for kind in (TensorProto.INT32, TensorProto.INT64, TensorProto.INT16, TensorProto.DOUBLE):
+        negative = net.node("Cast", net.node("Neg", size), to=kind)
+        whole = net.node("Cast", negative, to=TensorProto.INT64)
+        net.node("ConstantOfShape", net.node("Add", whole, net.node("Add", size, five)))
+    net.node("ConstantOfShape", net.node("Abs", less))
+    net.node("ConstantOfShape", net.node("Mod", less, five))
+    net.node("Div", net.node("Neg", size), net.ints(2))
+    is_long = net.node("Cast", net.node("Max", less, net.ints(1)), to=TensorProto.BOOL)
+    both = net.node("Or", net.node("Not", is_long), net.node("Equal", size, net.ints(0)))
+    net.node("ConstantOfShape", net.node("Where", both, five, size))
+    net.check()
+
+
+def test_every_second_row_of_rows_that_are_joined() -> None:
+    """As Funnel pools: a view, if it is known where it ends."""
+    net = Net()
+    square = net.input("square", ("seq", "seq"))
+    first = net.node("Slice", square, net.ints(0), net.ints(1), net.ints(0))
+    joined = net.node("Concat", first, square, axis=0)
+    pooled = net.node("Slice", joined, net.ints(0), net.ints(-1), net.ints(0), net.ints(2))
+    net.node("Relu", pooled)
+    columns = net.node("Concat", square, square, square, axis=1)
+    for step in (2, 3):
+        every = net.node("Slice", columns, net.ints(1), net.ints(-1), net.ints(1), net.ints(step))
+        net.node("Exp", every)
+        both = net.node("Slice", every, net.ints(0), net.ints(99), net.ints(0), net.ints(step))
+        net.node("Transpose", net.node("Abs", both), perm=[1, 0])
+    net.check()
+
+
+@pytest.mark.parametrize("first", [(2, 3), (1, 1)])
+def test_a_session_finds_out_that_two_names_are_one_batch(first: tuple[int, int]) -> None:
+    """As Whisper's decoder: what comes from the encoder is split into heads by the batch of the words."""
+    text = """net (float[a, s] x, float[b, 6] y) => (float[a, 3, k] z) {
+        shape = Shape <end = 1> (x) rest = Constant <value_ints = [3, -1]> ()
+        sizes = Concat <axis = 0> (shape, rest) z = Reshape (y, sizes)
+    }"""
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    for batch, length in (first, (3, 4), (2, 7), (5, 1)):
+        y = np.arange(6 * batch, dtype=np.float32).reshape(batch, 6)
+        (z,) = session.run(None, {"x": np.zeros((batch, length), np.float32), "y": y})
+        np.testing.assert_array_equal(z, y.reshape(batch, 3, 2))
+    assert session.assumptions["a"] == "b"
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+@pytest.mark.parametrize("c", ["m", "r, m"])
+def test_what_is_added_to_a_product_says_what_dimensions_are(domain: str, c: str) -> None:
+    """As an operand of Add: C has dimensions of its own, by name."""
+    name, attributes = ("FusedGemm", 'activation = "Relu", ') if domain else ("Gemm", "")
+    text = f"""
+    <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    net (float[n, k] a, float[l, p] b, float[{c}] c) => (float[i, j] y) {{
+        y = {domain}{"." if domain else ""}{name} <{attributes}alpha = 0.5> (a, b, c)
+    }}"""
+    model = onnx.parser.parse_model(text)
+    reference = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    for rows, depth, columns in ((3, 4, 5), (2, 4, 6), (1, 7, 9), (5, 2, 1)):
+        shapes = [(columns,), (1,)] if c == "m" else [(rows, columns), (1, columns), (rows, 1)]
+        for shape in shapes:
+            arrays = [RNG.standard_normal(s) for s in ((rows, depth), (depth, columns), shape)]
+            feeds = {n: a.astype(np.float32) for n, a in zip("abc", arrays, strict=True)}
+            expected = reference.run(None, feeds)[0]
+            np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_open_dimensions_in_messages_are_spelled_as_everywhere() -> None:
+    """In lists of dimensions as well, which show what Python calls its objects."""
+    text = "net (float[n, 4] a, float[4, m] b, float[3, 2, 2] c) => (float[n, m] y) { y = Gemm (a, b, c) }"
+    dims = {name: symbol(name, 1, 9) for name in "nm"}
+    with pytest.raises(UserError, match=r"expected C to broadcast to \[n, m\], got f32\[3x2x2\]"):
+        glowpy.load(model_of(text), dims=dims)
 
 
 def _weights(net: Net, *shape: int) -> str:
@@ -428,13 +523,14 @@ def test_a_session_finds_out_that_sizes_are_multiples(sizes: list[tuple[int, int
 
 def test_nothing_is_learned_from_a_call_that_fails() -> None:
     """Not even where it needs values that are too large to be known while compiling."""
-    text = """net (float[n] x, float[m] y) => (float[k] z) {
+    text = """net (float[n] x, float[m] y) => (float[1, k, 1] z) {
         s = Mul (x, y) total = ReduceSum <keepdims = 1> (s) count = Cast <to = 7> (total)
-        one = Constant <value = float {1}> () z = Expand (one, count)
+        one = Constant <value = float[1, 1, 1] {1}> () z = Resize <mode = "nearest"> (one, , , sizes)
+        first = Constant <value_ints = [1]> () sizes = Concat <axis = 0> (first, count, first)
     }"""
     session = glowpy.InferenceSession(model_of(text), backend="interpreter")
     x = np.zeros(1 + (1 << 16), np.float32)
-    with pytest.raises(glowpy.UserError, match="'count' must be known while compiling"):
+    with pytest.raises(glowpy.UserError, match="must be known while compiling"):
         session.run(None, {"x": x, "y": x})
     with pytest.raises(glowpy.UserError) as caught:
         session.run(None, {"x": x, "y": np.zeros(7, np.float32)})

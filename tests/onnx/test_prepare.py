@@ -167,7 +167,9 @@ def test_state_is_prepared() -> None:
 
 
 def test_elements_that_compiling_has_to_know_are_given() -> None:
-    text = "net (float[n] x, int64[2] s) => (float[a, b] y) { y = Expand (x, s) }"
+    text = """net (float[1, n] x, int64[2] s) => (float[a, b] y) {
+        y = Resize <mode = "nearest"> (x, , , s)
+    }"""
     session = glowpy.InferenceSession(parsed(text), backend="interpreter")
     with pytest.raises(glowpy.UserError, match="expected the elements of 's' to prepare for"):
         session.prepare(n="6")
@@ -175,9 +177,20 @@ def test_elements_that_compiling_has_to_know_are_given() -> None:
         session.prepare(n="6", values={"s": np.array([rows, 6])})
     session.freeze()
     for rows in (2, 3):
-        assert session.run(None, {**ones(x=(6,)), "s": np.array([rows, 6])})[0].shape == (rows, 6)
+        (y,) = session.run(None, {**ones(x=(1, 6)), "s": np.array([rows, 6])})
+        assert y.shape == (rows, 6)
     with pytest.raises(glowpy.UserError, match="other elements of 's'"):
-        session.run(None, {**ones(x=(6,)), "s": np.array([4, 6])})
+        session.run(None, {**ones(x=(1, 6)), "s": np.array([4, 6])})
+
+
+def test_what_elements_decide_is_prepared_for_all_of_them() -> None:
+    text = "net (float[n] x, int64[2] s) => (float[a, b] y) { y = Expand (x, s) }"
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    session.prepare(n="2..6")
+    session.freeze()
+    for rows, columns in ((2, 6), (30, 3)):
+        (y,) = session.run(None, {**ones(x=(columns,)), "s": np.array([rows, columns])})
+        assert y.shape == (rows, columns)
 
 
 def test_a_branch_that_the_session_chooses_is_frozen_as_well() -> None:

@@ -12,7 +12,9 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
+import glowpy.onnxruntime as face
 from glowpy.core.tensor import Array
+from tests.onnx.calls_models import model_of
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.session_models import F32, X, make, symbolic
 
@@ -231,3 +233,28 @@ def test_input_listed_twice() -> None:
     model = untyped("(float[2] x, float[2] x) => (float[2] y) { y = Relu(x) }")
     with pytest.raises(glowpy.UserError, match="g: 'x' is declared twice"):
         make(model)
+
+
+NAMES = [("?", "?"), ("unk__7", "unk__7"), ("", "?"), ("None", "None"), (" ", " ")]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_dimensions_whose_names_say_nothing_may_differ(names: tuple[str, str]) -> None:
+    """PaddlePaddle calls all of them by one name."""
+    model = model_of("""net (float[1, h, w] x, float[h, 2] y) => (float[1, h, w] z, float[h, 2] v) {
+        z = Relu (x) v = Neg (y)
+    }""")
+    for value in (*model.graph.input, *model.graph.output):
+        dims = [dim for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+        for dim, name in zip(dims, names, strict=False):
+            dim.dim_param = name
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    for h, w, rows in ((2, 3, 4), (5, 4, 1), (7, 7, 7)):
+        feeds = {"x": np.ones((1, h, w), np.float32), "y": np.ones((rows, 2), np.float32)}
+        assert [array.shape for array in session.run(None, feeds)] == [(1, h, w), (rows, 2)]
+    assert session.get_inputs()[0].shape == [1, None, None]
+    outputs = glowpy.load(model, shapes={"x": (1, 2, 3), "y": (4, 2)}).main.outputs
+    assert [str(output.type) for output in outputs] == ["f32[1x2x3]", "f32[4x2]"]
+    drop_in = face.InferenceSession(model.SerializeToString())
+    assert drop_in.get_inputs()[0].shape == [1, *(name or None for name in names)]
+    assert drop_in.run(None, feeds)[1].shape == (7, 2)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
+from tests.onnx.calls_models import model_of
 
 RNG = np.random.default_rng(0)
 FLOAT = TensorProto.FLOAT
@@ -352,3 +353,43 @@ def test_a_run_within_a_run_is_refused() -> None:
     )
     with pytest.raises(UserError, match="expected a callback that does not use the session"):
         session.run(None, {"x": _rows(1, 1)})
+
+
+CACHES = """
+net (float[1, n, 8] x, float[1, a, 8] past_key_0, float[1, b, 8] past_value_0, float[1, c, 8] past_key_1,
+     float[1, d, 8] past_value_1)
+=> (float[1, n, 8] z, float[1, e, 8] present_key_0, float[1, f, 8] present_value_0, float[1, g, 8] present_key_1,
+    float[1, h, 8] present_value_1) {
+    present_key_0 = Concat <axis = 1> (past_key_0, x)
+    present_value_0 = Concat <axis = 1> (past_value_0, x)
+    keys_0 = Transpose <perm = [0, 2, 1]> (present_key_0)
+    scores_0 = MatMul (x, keys_0) weights_0 = Softmax <axis = -1> (scores_0)
+    y = MatMul (weights_0, present_value_0)
+    present_key_1 = Concat <axis = 1> (past_key_1, y)
+    present_value_1 = Concat <axis = 1> (past_value_1, y)
+    keys_1 = Transpose <perm = [0, 2, 1]> (present_key_1)
+    scores_1 = MatMul (y, keys_1) weights_1 = Softmax <axis = -1> (scores_1)
+    z = MatMul (weights_1, present_value_1)
+}
+"""
+
+
+@pytest.mark.parametrize("name", [None, "?", "unk__3"])
+def test_caches_whose_lengths_have_different_names(name: str | None) -> None:
+    """Each layer's keys and values have a length of their own, by name, or one that says nothing."""
+    ort = pytest.importorskip("onnxruntime")
+    model = model_of(CACHES)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for info in (*model.graph.input, *model.graph.output):
+        dim = info.type.tensor_type.shape.dim[1]
+        dim.dim_param = name or dim.dim_param
+    session = glowpy.InferenceSession(model, backend="interpreter", state="auto")
+    names = [info.name for info in reference.get_inputs()][1:]
+    past = {name: np.zeros((1, 0, 8), np.float32) for name in names}
+    for length in (3, 1, 1, 2):
+        x = np.random.default_rng(length).standard_normal((1, length, 8)).astype(np.float32)
+        expected, *present = reference.run(None, {"x": x, **past})
+        past = dict(zip(names, present, strict=True))
+        (z,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(z, expected, rtol=1e-5, atol=1e-6)
+    assert {array.shape for array in session.get_state().values()} == {(1, 7, 8)}

@@ -27,7 +27,7 @@ from glowpy.importer.onnx.bodies import (
     scan_directions,
     scan_numbers,
 )
-from glowpy.importer.onnx.computed import highest_of
+from glowpy.importer.onnx.bounds import bounds_of
 from glowpy.importer.onnx.data_movement import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
 from glowpy.importer.onnx.node import (
@@ -138,7 +138,7 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
     if value is None:
         return _Rounds(n.operand(Tensor.of(np.array(_ALWAYS)), "limit"), None, None)
     if isinstance(value, NodeValue):
-        high = highest_of(value)
+        _, high = bounds_of(value)
         most = None if high is None else max(high, 0)
         return _Rounds(_scalar(n, value, "the number of rounds"), None, most)
     (rounds,) = value.array.reshape(-1).tolist()

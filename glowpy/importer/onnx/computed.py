@@ -1,4 +1,4 @@
-"""Slices, ranges and shapes that elements decide: what is computed of them at run time, and within which bounds.
+"""Slices and shapes that elements decide: what is computed of them at run time, and within which bounds.
 
 Where a slice ends is clamped into what is sliced, and so has a bound. Other extents need one that follows from how they
 are computed: `bounds_of` looks at that. What has none must be known while compiling.
@@ -6,54 +6,20 @@ are computed: `bounds_of` looks at that. What has none must be known while compi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape, normalize_axis
-from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import (
-    AddNode,
-    ArgMaxNode,
-    ArgMinNode,
-    BroadcastNode,
-    ConcatNode,
-    ConvertNode,
-    DivNode,
-    ExtentsNode,
-    GatherNode,
-    MaxNode,
-    MinNode,
-    MulNode,
-    NegNode,
-    NonMaxSuppressionNode,
-    NonZeroNode,
-    ReduceAddNode,
-    ReduceMaxNode,
-    ReduceMinNode,
-    ReshapeNode,
-    SelectNode,
-    SliceNode,
-    SplatNode,
-    SubNode,
-    TransposeNode,
-    UniqueNode,
-)
+from glowpy.graph.node import NodeValue
+from glowpy.graph.nodes_gen import ConcatNode, ExtentsNode, ReshapeNode
+from glowpy.importer.onnx.bounds import bounds_of
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.numbers import Numbers
 from glowpy.support.errors import UserError
-from glowpy.support.rules import Rules
-from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest
+from glowpy.support.symbolic import Dim, ceil_div, highest, least, static
 
-__all__ = [
-    "bounds_of",
-    "computed_range",
-    "computed_slices",
-    "dims_of",
-    "highest_of",
-]
+__all__ = ["computed_slices", "dims_of"]
 
 # Slices.
 
@@ -106,28 +72,29 @@ def _found(n: OnnxNode, distance: Numbers, step: int, most: int) -> Dim:
 # Extents with bounds.
 
 
-def dims_of(n: OnnxNode, index: int) -> tuple[Dim, ...]:
+def dims_of(n: OnnxNode, index: int, *, signed: bool = False) -> tuple[Dim, ...]:
     """Input `index`, a scalar or vector of integers, as extents: known ones, or such as the network finds.
 
-    Raises ValueNeededError where it is not known how large one may be.
+    Where less than 0 means something, `signed` says so. Raises ValueNeededError where it is not known how large one may
+    be, or whether it means that.
     """
     value = n.any_value(index)
-    if not isinstance(value, NodeValue) or value.type.rank > 1 or not value.type.is_static:
+    if not isinstance(value, NodeValue) or value.type.rank > 1:
         return n.known_dims(index)
-    found: list[Dim] = []
-    for place in range(int(highest(value.type.count))):
+    dims: list[Dim] = []
+    (rank,) = static([value.type.count])
+    for place in range(rank):
         source, at = _source(value, place)
         dim = _known(source, at)
-        bounds = bounds_of(source) if dim is None else None
-        if dim is None and (bounds is None or bounds[0] < 0):
-            return n.known_dims(index)
-        if dim is None and bounds is not None:
+        if dim is None:
+            low, high = bounds_of(source)
+            if signed and (low is None or low < 0):
+                return n.known_dims(index)
             elements = reshape(n, convert(n, source, ElemKind.I64), (source.type.count,))
             element = slice_axis(n, elements, 0, at, 1, 1)
-            dim = n.found(element, f"{n.name}_size", bounds[1], bounds[0])
-        assert dim is not None
-        found.append(dim)
-    return tuple(found)
+            dim = n.found(element, f"{n.name}_size", high, max(low or 0, 0), source=index)
+        dims.append(dim)
+    return tuple(dims)
 
 
 def _source(value: NodeValue, place: int) -> tuple[NodeValue, int]:
@@ -150,206 +117,3 @@ def _known(value: NodeValue, place: int) -> Dim | None:
     if value.constant is not None:
         return int(value.constant.array.reshape(-1)[place])
     return value.node.values[place] if isinstance(value.node, ExtentsNode) else None
-
-
-def computed_range(n: OnnxNode) -> Value:
-    """The integers from a start to a limit, of which one is computed at run time.
-
-    Raises ValueNeededError for numbers of other kinds, and where it is not known how many there may be.
-    """
-    ends = [n.value(index) for index in range(2)]
-    bounds = [known for known in map(_ends, ends) if known is not None]
-    if len(bounds) < 2 or not n.kind(0).is_integer:
-        for index in range(2):
-            n.known(index)
-    delta = int(n.known_scalar(2))
-    if delta == 0:
-        raise UserError("expected a delta other than 0")
-    start, limit = (Numbers(n, convert(n, end, ElemKind.I64)).reshaped(1) for end in ends)
-    (first, _), (_, last) = bounds if delta > 0 else bounds[::-1]
-    distance = limit  # of a range from 0 on, which is one extent with others that are as large
-    if bounds[0] != (0, 0) or delta < 0 or bounds[1][0] < 0:
-        distance = (limit - start if delta > 0 else start - limit).at_least(0)
-    extent = _found(n, distance, abs(delta), max(last - first, 0))
-    return (counted(n, extent) * delta + start).to(n.kind(0)).value
-
-
-def _ends(value: Value) -> tuple[int, int] | None:
-    """The least and the greatest that a number can be; None if that is not known."""
-    if isinstance(value, NodeValue):
-        return bounds_of(value)
-    item = int(value.array.reshape(-1)[0])
-    return item, item
-
-
-Bounds: TypeAlias = tuple[float, float]
-"""The least and the greatest that an element can be."""
-
-_ANYTHING: Bounds = -inf, inf
-_bounds: Rules[Callable[..., Bounds]] = Rules("bounds")
-"""`@_bounds(XNode)` functions take the result and the bounds of the node's inputs."""
-
-
-def bounds_of(value: NodeValue) -> tuple[int, int] | None:
-    """Between which integers the elements are, as far as it follows from how they are computed.
-
-    None if it does not: they may be what integers of 32 bits are.
-    """
-    low, high = _of(value, {})
-    widest = ElemKind.I32.limits
-    return (int(low), int(high)) if widest[0] < low and high < widest[1] else None
-
-
-def highest_of(value: NodeValue) -> int | None:
-    """The highest integer that an element can be; None if that does not follow from how they are computed."""
-    _, high = _of(value, {})
-    return int(high) if high < ElemKind.I32.limits[1] else None
-
-
-def _of(root: NodeValue, known: dict[NodeValue, Bounds]) -> Bounds:
-    work = [root]
-    while work:
-        value = work[-1]
-        node = value.node
-        rule = None if node is None else _bounds.get(type(node))
-        inputs = node.inputs if node is not None and rule is not None else ()
-        missing = [operand for operand in inputs if operand not in known]
-        if missing:
-            work += missing
-            continue
-        work.pop()
-        low, high = rule(value, *(known[operand] for operand in inputs)) if rule else _stored(value)
-        known[value] = _within(value.type.kind, low, high)
-    return known[root]
-
-
-def _within(kind: ElemKind, low: float, high: float) -> Bounds:
-    """The same bounds, if elements of a kind can have them: else numbers wrapped, and may be all that there are."""
-    if kind is ElemKind.BOOL:
-        return 0, 1
-    if not kind.is_integer:
-        return _ANYTHING
-    least, most = kind.limits
-    return (low, high) if least <= low and high <= most else (least, most)
-
-
-def _stored(value: NodeValue) -> Bounds:
-    constant = value.constant
-    if constant is None or constant.type.is_empty or not constant.type.kind.is_integer:
-        return _ANYTHING
-    return int(constant.array.min()), int(constant.array.max())
-
-
-@_bounds(ReshapeNode)
-@_bounds(TransposeNode)
-@_bounds(BroadcastNode)
-@_bounds(SliceNode)
-@_bounds(ReduceMaxNode)
-@_bounds(ReduceMinNode)
-def _same(result: NodeValue, input: Bounds) -> Bounds:
-    del result
-    return input
-
-
-@_bounds(GatherNode)
-def _gathered(result: NodeValue, input: Bounds, indices: Bounds) -> Bounds:
-    del result, indices
-    return input
-
-
-@_bounds(ConcatNode)
-def _joined(result: NodeValue, *inputs: Bounds) -> Bounds:
-    del result
-    return min(low for low, _ in inputs), max(high for _, high in inputs)
-
-
-@_bounds(SelectNode)
-def _selected(result: NodeValue, condition: Bounds, lhs: Bounds, rhs: Bounds) -> Bounds:
-    del condition
-    return _joined(result, lhs, rhs)
-
-
-@_bounds(ConvertNode)
-def _converted(result: NodeValue, input: Bounds) -> Bounds:
-    return input if result.type.kind.is_integer else _ANYTHING
-
-
-@_bounds(SplatNode)
-def _splat(result: NodeValue) -> Bounds:
-    value = result.node.attrs["value"] if isinstance(result.node, Node) else inf
-    return value, value
-
-
-@_bounds(ExtentsNode)
-def _extents(result: NodeValue) -> Bounds:
-    values = result.node.attrs["values"] if isinstance(result.node, Node) else ()
-    return min(map(lowest, values), default=0), max(map(highest, values), default=0)
-
-
-@_bounds(AddNode)
-def _sum(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    del result
-    return lhs[0] + rhs[0], lhs[1] + rhs[1]
-
-
-@_bounds(SubNode)
-def _difference(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    del result
-    return lhs[0] - rhs[1], lhs[1] - rhs[0]
-
-
-@_bounds(NegNode)
-def _negative(result: NodeValue, input: Bounds) -> Bounds:
-    del result
-    return -input[1], -input[0]
-
-
-@_bounds(MulNode)
-def _product(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    if not result.type.kind.is_integer:
-        return _ANYTHING
-    ends = [one * other for one in lhs for other in rhs]
-    return min(ends), max(ends)
-
-
-@_bounds(DivNode)
-def _quotient(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    """Integers are divided towards zero."""
-    if not result.type.kind.is_integer or rhs[0] < 1:
-        return _ANYTHING
-    ends = [int(abs(one) // other) * (1 if one > 0 else -1) for one in lhs for other in rhs]
-    return min(ends), max(ends)
-
-
-@_bounds(MinNode)
-def _least(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    del result
-    return min(lhs[0], rhs[0]), min(lhs[1], rhs[1])
-
-
-@_bounds(MaxNode)
-def _greatest(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    del result
-    return max(lhs[0], rhs[0]), max(lhs[1], rhs[1])
-
-
-@_bounds(ReduceAddNode)
-def _total(result: NodeValue, input: Bounds) -> Bounds:
-    assert result.node is not None
-    if not result.type.kind.is_integer:
-        return _ANYTHING
-    count = highest(result.node.inputs[0].type.count)
-    return min(input[0] * count, 0), max(input[1] * count, 0)
-
-
-@_bounds(ArgMaxNode)
-@_bounds(ArgMinNode)
-@_bounds(NonZeroNode)
-@_bounds(UniqueNode)
-@_bounds(NonMaxSuppressionNode)
-def _places(result: NodeValue, *inputs: Bounds) -> Bounds:
-    """Places in the first input, or how many there are of them. What is not defined is nothing that is read."""
-    del inputs
-    assert result.node is not None
-    counts = [highest(value.type.count) for value in (*result.node.inputs[:2], result)]
-    return 0, max(counts)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, permute
+from glowpy.core.shape import broadcasts_to, permute
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
@@ -104,7 +104,7 @@ def channels_first(n: OnnxNode, value: Value) -> Value:
 def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:
     """The value repeated as numpy broadcasts it to `shape`, of any rank that is at least its own."""
     padded = (1,) * (len(shape) - value.type.rank) + value.type.shape
-    if broadcast_shapes(padded, shape) != shape:
+    if not broadcasts_to(padded, shape):
         raise UserError(f"{value.type} does not broadcast to {list(shape)}")
     wide = reshape(n, value, padded)
     if wide.type.shape == shape:

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import is_same_shape
+from glowpy.core.shape import broadcasts_to, is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
@@ -49,7 +49,7 @@ def _operands(n: OnnxNode) -> list[NodeValue]:
     axis = axis + lhs.rank if axis < 0 else axis
     trailing = lhs.rank - axis - rhs.rank
     fits = axis >= 0 and trailing >= 0
-    if not fits or any(r not in (1, d) for r, d in zip(rhs.shape, lhs.shape[axis:], strict=False)):
+    if not fits or not broadcasts_to(rhs.shape, lhs.shape[axis : axis + rhs.rank]):
         raise UserError(f"{rhs} does not broadcast to {lhs} from dimension {axis} on")
     placed = reshape(n, n.value(1), (*rhs.shape, *(1,) * trailing))
     return [n.input(0), n.operand(placed, n.proto.input[1])]

@@ -33,7 +33,7 @@ from glowpy.support.symbolic import (
     static,
 )
 
-__all__ = ["computed_extents", "slice_bounds"]
+__all__ = ["computed_extents", "exact_ratio", "slice_bounds"]
 
 _Function = Callable[[OnnxNode, list[Array]], Array]
 """Takes the inputs as arrays of Python numbers and expressions."""
@@ -59,7 +59,7 @@ def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
         return None
     try:
         result = np.asarray(function(n, known), object)
-        if result.size > _MOST_ITEMS or not all(map(_is_small, result.flat)):
+        if result.size > _MOST_ITEMS or not all(_is_small(item, kind) for item in result.flat):
             return None
         if any(isinstance(item, Expr | Ratio) for item in result.flat):
             return SymbolicTensor(Type(kind, result.shape), result)
@@ -70,12 +70,12 @@ def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
         return None
 
 
-def _is_small(item: object) -> bool:
-    """Whether i64 holds a number, whatever its symbols are, and its expression is short."""
+def _is_small(item: object, kind: ElemKind) -> bool:
+    """Whether the kind, and i64, hold a number, whatever its symbols are, and its expression is short."""
     dim = item.dividend if isinstance(item, Ratio) else item
-    if not isinstance(dim, int | Expr):
+    if isinstance(dim, bool) or not isinstance(dim, int | Expr):
         return True
-    least, most = ElemKind.I64.limits
+    least, most = (kind if kind.is_integer else ElemKind.I64).limits
     return _factors(dim) <= _MOST_FACTORS and least <= lowest(dim) and highest(dim) <= most
 
 
@@ -97,12 +97,13 @@ def _factors(item: Dim) -> int:
 
 
 def _kind(n: OnnxNode) -> ElemKind | None:
-    if n.proto.op_type in _COMPARISONS or n.proto.op_type == "Not":
+    name = n.proto.op_type
+    if name in _COMPARISONS or name in _LOGIC:
         return ElemKind.BOOL
-    if n.proto.op_type == "Cast":
+    if name == "Cast":
         kind = kind_of(n.integer("to", 0))
-        return kind if kind in (ElemKind.I32, ElemKind.I64, *_EXACT) else None
-    return n.kind(1 if n.proto.op_type == "Where" else 0)
+        return kind if kind.is_integer or kind in (ElemKind.BOOL, *_EXACT) else None
+    return n.kind(1 if name == "Where" else 0)
 
 
 def _extent_function(*names: str) -> Callable[[_Function], _Function]:
@@ -121,22 +122,36 @@ def _by_elements(function: Callable[..., object]) -> _Function:
     return compute
 
 
-_EXACT = {ElemKind.F32: 1 << 24, ElemKind.F64: 1 << 53}
+_EXACT = {
+    ElemKind.F16: 1 << 11,
+    ElemKind.BF16: 1 << 8,
+    ElemKind.F32: 1 << 24,
+    ElemKind.F64: 1 << 53,
+}
 """Up to where floats are all integers; quotients of what is less round to an integer only if they are one."""
 
 _Real: TypeAlias = "Dim | float | Ratio"
-"""A float: exact, as far as its formula is."""
+"""A float: exact, or a quotient of what is exact, which rounds once."""
 
 
 def _fraction(number: _Real) -> tuple[Dim, int]:
     """Dividend and divisor. Raises UndecidedError for what only rounding makes."""
     if isinstance(number, Ratio):
         return number.dividend, number.divisor
-    if not isinstance(number, float):
+    if isinstance(number, int | Expr):
         return number, 1
-    if not math.isfinite(number) or number.as_integer_ratio()[1] > _MOST_DIVIDED:
-        raise UndecidedError(f"{number} is no simple fraction", [])
-    return number.as_integer_ratio()
+    wide = float(number)  # halves come as scalars of numpy's
+    if not math.isfinite(wide) or wide.as_integer_ratio()[1] > _MOST_DIVIDED:
+        raise UndecidedError(f"{wide} is no simple fraction", [])
+    return wide.as_integer_ratio()
+
+
+def exact_ratio(number: _Real) -> tuple[Dim, int]:
+    """Dividend and divisor of what no float has rounded yet: the divisor is a power of 2."""
+    dividend, divisor = _fraction(number)
+    if divisor & (divisor - 1):
+        raise UndecidedError(f"{number} is rounded", [dividend])
+    return dividend, divisor
 
 
 _MOST_DIVIDED = 1 << 10
@@ -146,18 +161,30 @@ _MOST_DIVIDED = 1 << 10
 def _real(dividend: Dim, divisor: int) -> _Real:
     if isinstance(dividend, int):
         return dividend / divisor
-    whole = dividend // divisor
-    return whole if whole * divisor == dividend else Ratio(dividend, divisor)
+    common = math.gcd(divisor, *(factor for _, factor in dividend.terms))
+    dividend, divisor = dividend // common, divisor // common
+    return dividend if divisor == 1 else Ratio(dividend, divisor)
 
 
 def _of_fractions(compute: Callable[[Dim, int, Dim, int], _Real]) -> Callable[..., _Real]:
-    return lambda left, right: compute(*_fraction(left), *_fraction(right))
+    return lambda left, right: compute(*exact_ratio(left), *exact_ratio(right))
 
 
 def _real_quotient(a: Dim, b: int, c: Dim, d: int) -> _Real:
     if not isinstance(c, int) or c < 1:
         raise UndecidedError(f"expected a positive constant as divisor, got {c}", [a, c])
     return _real(a * d, b * c)
+
+
+def _chosen(choose: Callable[..., Dim]) -> Callable[..., _Real]:
+    """The least, or the greatest, of several."""
+
+    def choice(*numbers: _Real) -> _Real:
+        pairs = [exact_ratio(number) for number in numbers]
+        divisor = max(divisor for _, divisor in pairs)
+        return _real(choose(*(dim * (divisor // own) for dim, own in pairs)), divisor)
+
+    return choice
 
 
 _REAL: dict[str, Callable[..., _Real]] = {
@@ -168,6 +195,8 @@ _REAL: dict[str, Callable[..., _Real]] = {
     "Floor": lambda a: _rounded(a, lambda dividend, divisor: dividend // divisor),
     "Ceil": lambda a: _rounded(a, ceil_div),
     "Neg": lambda a: _real(-_fraction(a)[0], _fraction(a)[1]),
+    "Min": _chosen(least),
+    "Max": _chosen(greatest),
     "Identity": lambda a: a,
 }
 """Arithmetic of floats that are exact."""
@@ -178,37 +207,50 @@ def _rounded(number: _Real, function: Callable[[Dim, int], Dim]) -> _Real:
     return float(result) if isinstance(result, int) else result
 
 
-def _truncated(dividend: Dim, divisor: int) -> Dim:
-    if isinstance(dividend, Expr) and dividend.low < 0:
+def _truncated(dividend: Dim, divisor: Dim) -> Dim:
+    """A quotient without its fraction. The divisor is positive."""
+    if divisor == 1 or lowest(dividend) >= 0:
+        return dividend // divisor
+    if highest(dividend) > 0:
         raise UndecidedError(f"{dividend} may be negative", [dividend])
-    return -(-dividend // divisor) if dividend < 0 else dividend // divisor
+    return -(-dividend // divisor)
 
 
 @_extent_function("Cast")
 def _cast(n: OnnxNode, arrays: list[Array]) -> Array:
     """From floats, towards zero; to floats that hold all that the extents may be."""
-    limit = _EXACT.get(kind_of(n.integer("to", 0)))
+    kind = kind_of(n.integer("to", 0))
+    limit = _EXACT.get(kind)
 
     def cast(number: _Real) -> _Real:
         dividend, divisor = _fraction(number)
+        if kind is ElemKind.BOOL:
+            return not _is_equal(dividend, 0)
         if limit is None:
             return _truncated(dividend, divisor)
         if not -limit < lowest(dividend) <= highest(dividend) < limit:
             raise UndecidedError(f"{dividend} may be too large for a float", [dividend])
-        return number
+        return dividend if divisor == 1 else number
 
     return np.asarray(np.frompyfunc(cast, 1, 1)(arrays[0]), object)
 
 
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     """Integers are divided towards zero, which is the floor of what is not negative."""
-    if lowest(dividend) < 0 or lowest(divisor) < 1:
-        raise UndecidedError(f"{dividend} / {divisor} may be negative", [dividend, divisor])
-    return dividend // divisor
+    if lowest(divisor) < 1:
+        raise UndecidedError(f"{divisor} may be negative or zero", [dividend, divisor])
+    return _truncated(dividend, divisor)
 
 
 def _remainder(dividend: Dim, divisor: Dim) -> Dim:
-    return dividend - _quotient(dividend, divisor) * divisor
+    """That of a floor: it has the sign of the divisor."""
+    if lowest(divisor) < 1:
+        raise UndecidedError(f"{divisor} may be negative or zero", [dividend, divisor])
+    return dividend % divisor
+
+
+def _magnitude(dim: Dim) -> Dim:
+    return dim if lowest(dim) >= 0 else greatest(dim, -dim, 0)
 
 
 def _is_equal(left: Dim, right: Dim) -> bool:
@@ -234,6 +276,7 @@ _ARITHMETIC: dict[str, Callable[..., Dim]] = {
     "Div": _quotient,
     "Mod": _remainder,
     "Neg": lambda a: -a,
+    "Abs": _magnitude,
     "Min": lambda *dims: least(*dims),
     "Max": lambda *dims: greatest(*dims),
     "Identity": lambda a: a,
@@ -246,6 +289,8 @@ def _arithmetic(name: str) -> _Function:
         function = (_REAL if is_real else _ARITHMETIC).get(name)
         if function is None:
             raise UndecidedError(f"{name} is not exact", [])
+        if name == "Mod" and n.flag("fmod") and any(lowest(dim) < 0 for dim in arrays[0].flat):
+            raise UndecidedError("expected a dividend that is not negative", [])
         results = np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), object)
         if is_real:
             limit = _EXACT[n.kind(0)]
@@ -276,10 +321,14 @@ def _numbers(array: Array) -> list[int]:
     return list(static(array.reshape(-1).tolist()))
 
 
-@_extent_function("Not")
-def _not(n: OnnxNode, arrays: list[Array]) -> Array:
-    del n
-    return np.asarray(np.logical_not(arrays[0].astype(bool)), object)
+_LOGIC: dict[str, Callable[..., bool]] = {
+    "Not": lambda a: not a,
+    "And": lambda a, b: a and b,
+    "Or": lambda a, b: a or b,
+    "Xor": lambda a, b: a != b,
+}
+
+_FUNCTIONS |= {name: _by_elements(function) for name, function in _LOGIC.items()}
 
 
 @_extent_function("Where")

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue
 from glowpy.support.names import UniqueNames
-from glowpy.support.symbolic import Dim, symbol
+from glowpy.support.symbolic import (
+    UNBOUNDED,
+    Dim,
+    Expr,
+    highest,
+    lowest,
+    substituted,
+    symbol,
+    symbols_of,
+)
 from glowpy.support.text import print_attrs, symbol_name
 
-__all__ = ["Found"]
+__all__ = ["Found", "UnlimitedError", "count_output"]
 
 
 class Found:
     """What a function finds while it runs. `taken` are names of other symbols.
 
     Two counts that are computed alike are one extent: exporters write `x[mask] + y[mask]` as two searches of one mask.
+    What is `supposed` of extents bounds those that nothing else bounds, or says what others equal; whoever supposes it
+    has to look at the counts after a run.
 
     Attributes:
         counts: What each symbol is, by name.
+        supposed: What symbols are taken to be, by name: themselves between bounds, or other dimensions.
+        to_check: The counts of those.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(
+        self, taken: Iterable[str] = (), supposed: Mapping[str, Dim] | None = None
+    ) -> None:
         self.counts: dict[str, NodeValue] = {}
+        self.supposed = supposed or {}
+        self.to_check: dict[str, NodeValue] = {}
         self._names = UniqueNames()
         for name in taken:
             self._names.take(name)
@@ -37,16 +54,33 @@ class Found:
         found.counts, found._names = self.counts, self._names
         return found
 
-    def extent(self, f: Function, count: NodeValue, name: str, low: int, high: int) -> Dim:
-        """The extent that is the element of `count`; no symbol where the bounds leave one."""
+    def extent(self, f: Function, count: NodeValue, name: str, low: int, high: int | None) -> Dim:
+        """The extent that is the element of `count`; no symbol where the bounds leave one.
+
+        Raises UnlimitedError where nothing bounds it.
+        """
         number = self._number(count)
         if number not in self._dims:
-            dim = symbol(self._names.take(symbol_name(name)), low, high)
-            self._dims[number] = dim
-            if not isinstance(dim, int):
+            own = self._names.take(symbol_name(name))
+            supposed = self.supposed.get(own)
+            if supposed is None and high is None:
+                raise UnlimitedError(own)
+            if supposed is not None:
+                self.to_check[own] = count
+            self._dims[number] = dim = self._dim(own, low, high, supposed)
+            if isinstance(dim, Expr) and own in dim.symbols:
                 f.create_define("define", count, (dim,))
-                self.counts[str(dim)] = count
+                self.counts[own] = count
         return self._dims[number]
+
+    def _dim(self, name: str, low: int, high: int | None, supposed: Dim | None) -> Dim:
+        """A symbol with bounds, or what it is supposed to be."""
+        if supposed is None or name in symbols_of([supposed]):
+            ends = (lowest(supposed), highest(supposed)) if supposed is not None else (0, UNBOUNDED)
+            low, high = max(low, ends[0]), min(UNBOUNDED if high is None else high, ends[1])
+            return symbol(name, low, max(low, high))
+        own = {str(dim): dim for dim in self._dims.values() if str(dim) in symbols_of([supposed])}
+        return substituted(supposed, own)
 
     def _number(self, value: NodeValue) -> int:
         """Equal for values that are computed alike. Every value is looked at once."""
@@ -73,6 +107,15 @@ class Found:
         if isinstance(storage, Constant) and storage.type.size < _SMALL:
             return storage.tensor.key
         return storage
+
+
+class UnlimitedError(Exception):
+    """A symbol, whose name is the argument, has no bound."""
+
+
+def count_output(name: str) -> str:
+    """The output that says what an extent is of which something is supposed."""
+    return f"extent {name}"
 
 
 _SMALL = 1 << 12

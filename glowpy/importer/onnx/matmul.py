@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, is_same
+from glowpy.core.shape import broadcasts_to, is_same, is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
@@ -76,13 +76,9 @@ def _gemm_of_integers(
 def _check_addend(n: OnnxNode, shape: tuple[Dim, Dim]) -> None:
     """C broadcasts; below opset 7 only if the attribute `broadcast` says so."""
     type = n.type(2)
-    if n.opset < 7 and not n.flag("broadcast") and type.shape != shape:
+    if n.opset < 7 and not n.flag("broadcast") and not is_same_shape(type.shape, shape):
         raise UserError(f"expected C of shape {list(shape)} without 'broadcast', got {type}")
-    try:
-        fits = broadcast_shapes(type.shape, shape) == shape
-    except UserError:
-        fits = False
-    if not fits:
+    if not broadcasts_to(type.shape, shape):
         raise UserError(f"expected C to broadcast to {list(shape)}, got {type}")
 
 

@@ -43,7 +43,7 @@ from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
-from glowpy.importer.onnx.found import Found
+from glowpy.importer.onnx.found import Found, count_output
 from glowpy.importer.onnx.indices import save_checks
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
@@ -73,7 +73,7 @@ from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report
 from glowpy.support.remedies import advice, remedied
-from glowpy.support.symbolic import Dim, UndecidedError
+from glowpy.support.symbolic import Dim, UndecidedError, highest, lowest
 
 __all__ = ["OnnxModel", "build_known", "load", "read_model"]
 
@@ -251,15 +251,20 @@ class OnnxModel:
         dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
         state: StatePairs | None = None,
+        supposed: Mapping[str, Dim] | None = None,
     ) -> Module:
-        """A module for these shapes. The arguments and errors are those of `load`."""
+        """A module for these shapes. The arguments and errors are those of `load`.
+
+        What is `supposed` of extents that elements decide, by name, is no more than that: the output `count_output`
+        says what they are.
+        """
         self.check_state(state or {})
         if self.source.is_dump:
             other_shapes = bool(shapes or dims)
             return dumped_module(self.source, self.initializers, state, other_shapes=other_shapes)
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
         try:
-            module = _Build(self, self._types(shapes, dims, arrays), arrays).module
+            module = _Build(self, self._types(shapes, dims, arrays), arrays, supposed or {}).module
         except UndecidedError as error:
             if changes := remedied(error, dims or {}):
                 note = advice(changes, dims or {})
@@ -284,6 +289,7 @@ class OnnxModel:
         dims: Mapping[str, Dim] | None = None,
         values: Mapping[str, Array] | None = None,
         state: StatePairs | None = None,
+        supposed: Mapping[str, Dim] | None = None,
     ) -> str:
         """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
 
@@ -294,7 +300,8 @@ class OnnxModel:
         inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
         numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
         symbols = [(s.name, s.low, s.high, s.likely) for s in symbols_of_types(types).values()]
-        return f"{self.digest} {inputs} {symbols} {numbers} {[*(state or {}).items()]}"
+        guesses = [(name, str(d), lowest(d), highest(d)) for name, d in (supposed or {}).items()]
+        return f"{self.digest} {inputs} {symbols} {numbers} {[*(state or {}).items()]} {guesses}"
 
     def _types(
         self,
@@ -329,6 +336,7 @@ class _Build:
     model: OnnxModel
     types: list[Type]
     values: Mapping[str, Array]
+    supposed: Mapping[str, Dim] = field(default_factory=dict)
     module: Module = field(default_factory=Module)
     environment: dict[str, Item] = field(default_factory=dict)
     errors: list[UserError] = field(default_factory=list)
@@ -344,7 +352,7 @@ class _Build:
             self.environment,
             self.model.block,
             self.narrow,
-            found=Found(self.module.symbols),
+            found=Found(self.module.symbols, self.supposed),
             checks=[] if self.model.checked else None,
             shares_caches=self.model.shares_caches,
             import_graph=self.import_graph,
@@ -425,10 +433,14 @@ class _Build:
         except ValueNeededError as error:
             self.errors.append(error)
         except UndecidedError as error:
-            counts = [self.scope.found.counts.get(name) for name in error.symbols]
-            if count := next(filter(None, counts), None):
+            counts = self.scope.found.counts
+            error.found = tuple(name for name in counts if name in error.symbols)
+            if error.found:
                 what = f"{node.op_type}: {error.diagnostics[0].message}; this"
-                self.errors.append(value_needed(what, count, loc, scope.origins))
+                needed = value_needed(what, counts[error.found[0]], loc, scope.origins)
+                if isinstance(needed, UndecidedError | ValueNeededError):
+                    needed.questions = (error,)
+                self.errors.append(needed)
                 return
             self.errors.append(located(error, loc, f"{node.op_type}: "))
         except UserError as error:
@@ -548,12 +560,17 @@ class _Build:
             raise undecided[0]  # the caller may know what the others ask then
         if needed:
             names = dict.fromkeys(name for error in needed for name in error.inputs)
-            merged = ValueNeededError(str(needed[0]), list(names))
+            counts = [name for error in needed for name in error.counts]
+            asked = [one for error in needed for one in error.questions]
+            merged = ValueNeededError(str(needed[0]), list(names), counts=counts, questions=asked)
             merged.diagnostics = [d for error in needed for d in error.diagnostics]
             raise merged
 
     def _outputs(self, inputs: Mapping[str, Placeholder]) -> None:
         partial = self.model.noted is not None
+        for name, count in self.scope.found.to_check.items():
+            target = self.module.create_placeholder(count_output(name), count.type)
+            self.scope.f.create_save(f"save_{name}", count, target)
         for info in {info.name: info for info in self.model.outputs}.values():
             if partial and info.name not in self.environment:
                 continue  # depends on what is noted already

@@ -23,7 +23,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, Placeholder, Variable, value_of
 from glowpy.graph.nodes_gen import ExtentsNode
 from glowpy.importer.onnx.attributes import NodeAttributes
-from glowpy.importer.onnx.found import Found
+from glowpy.importer.onnx.found import Found, UnlimitedError
 from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
@@ -96,13 +96,24 @@ class ValueNeededError(UserError):
 
     Attributes:
         inputs: The names of those inputs. Importing with their `values` gets further.
+        counts: The names of extents that have no bound. Importing with something `supposed` of them gets further, too.
+        questions: What has to be known of extents that the network finds. The same holds for these.
     """
 
     def __init__(
-        self, message: str, inputs: Sequence[str], *, loc: Loc | None = None, note: str = ""
+        self,
+        message: str,
+        inputs: Sequence[str],
+        *,
+        counts: Sequence[str] = (),
+        questions: Sequence[UndecidedError] = (),
+        loc: Loc | None = None,
+        note: str = "",
     ) -> None:
         super().__init__(message, loc=loc or Loc(), note=note)
         self.inputs = tuple(inputs)
+        self.counts = tuple(counts)
+        self.questions = tuple(questions)
 
 
 def holds_nodes(value: Item) -> bool:
@@ -417,16 +428,26 @@ class OnnxNode(NodeAttributes):
         """The attribute `axis`, counted from the front."""
         return normalize_axis(self.integer(name, default), rank)
 
-    def found(self, count: Value, name: str, high: int, low: int = 0) -> Dim:
+    def found(
+        self, count: Value, name: str, high: int | None, low: int = 0, *, source: int = 0
+    ) -> Dim:
         """An extent that the network finds: the element of `count`, an i64[1], which is within the bounds.
 
-        It is one symbol wherever the same is computed.
+        It is one symbol wherever the same is computed. Raises ValueNeededError, which names the input that is its
+        `source`, where nothing bounds it.
         """
         if isinstance(count, NodeValue) and self.scope.folding:
             count = evaluate([count])[0]
         if isinstance(count, Tensor):
             return int(count.array[0])
-        return self.scope.found.extent(self.f, count, name, low, high)
+        try:
+            return self.scope.found.extent(self.f, count, name, low, high)
+        except UnlimitedError as error:
+            what = f"'{self.proto.input[source]}'"
+            needed = value_needed(what, count, self.loc, self.scope.origins)
+            if isinstance(needed, ValueNeededError):
+                needed.counts = tuple(error.args)
+            raise needed from None
 
     def unsupported(self, what: str, note: str = "") -> UnsupportedError:
         """The error that says this node does something that cannot be imported."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
+from glowpy.core.shape import broadcasts_to, is_same_shape, normalize_axis
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, reshape
@@ -253,7 +253,7 @@ def _trailing_factors(n: OnnxNode, index: int, kind: ElemKind) -> Value:
     together = type.shape[_trailing_axes(n)[0] :]
     if value.type.shape == (product(together),):
         value = reshape(n, value, together)
-    if broadcast_shapes(type.shape, value.type.shape) != type.shape:
+    if not broadcasts_to(value.type.shape, type.shape):
         raise UserError(f"expected input {index} to broadcast to {type}, got {n.type(index)}")
     return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -13,11 +12,8 @@ from glowpy.core.shape import broadcast_shapes, is_same, is_same_shape, normaliz
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue, Operand
-from glowpy.importer.onnx.computed import (
-    computed_range,
-    computed_slices,
-    dims_of,
-)
+from glowpy.graph.parts import is_inside
+from glowpy.importer.onnx.computed import computed_slices, dims_of
 from glowpy.importer.onnx.data_movement import (
     broadcast,
     concat,
@@ -30,8 +26,9 @@ from glowpy.importer.onnx.data_movement import (
     vector,
 )
 from glowpy.importer.onnx.extents import slice_bounds
-from glowpy.importer.onnx.node import OnnxNode, Ratio, Result, SymbolicTensor, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
 from glowpy.importer.onnx.numbers import Number, Numbers, counted
+from glowpy.importer.onnx.ranges import imported_range
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
@@ -118,7 +115,7 @@ def _reshape_1(n: OnnxNode) -> Value:
 
 @from_onnx("Reshape", since=5)
 def _reshape_5(n: OnnxNode) -> Value:
-    shape = _reshaped(n.type(0), dims_of(n, 1), n.flag("allowzero"))
+    shape = _reshaped(n.type(0), dims_of(n, 1, signed=True), n.flag("allowzero"))
     return reshape(n, n.value(0), shape)
 
 
@@ -292,7 +289,11 @@ def _slice_10(n: OnnxNode) -> Value:
     steps = n.known_ints(4) if n.has(4) else None
     if any(isinstance(n.any_value(index), NodeValue) for index in (1, 2)):
         return computed_slices(n, axes, steps)
-    return _sliced(n, n.known_dims(1), n.known_dims(2), axes, steps)
+    starts, ends = n.known_dims(1), n.known_dims(2)
+    try:
+        return _sliced(n, starts, ends, axes, steps)
+    except UndecidedError:  # on which side of zero a place lies is seen when the network runs
+        return computed_slices(n, axes, steps)
 
 
 def _sliced(
@@ -315,8 +316,16 @@ def _sliced(
         raise UserError("expected steps other than 0")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         first, count = slice_bounds(start, end, step, value.type.shape[axis])
-        value = slice_axis(n, value, axis, first, count, step)
+        value = _part(n, value, axis, first, count, step)
     return value
+
+
+def _part(n: OnnxNode, value: Value, axis: int, first: Dim, count: Dim, step: int) -> Value:
+    """A slice, or what indices pick where bounds do not prove that it lies inside: these are clamped."""
+    if is_inside(value.type.shape[axis], first, count, step):
+        return slice_axis(n, value, axis, first, count, step)
+    places = (counted(n, count) * step + first).operand
+    return n.f.create_gather(n.name, n.operand(value), places, axis).result
 
 
 @from_onnx("Split")
@@ -358,7 +367,7 @@ def _split(n: OnnxNode, sizes: Sequence[Dim] | None) -> tuple[Result, ...]:
     results: list[Result] = []
     start: Dim = 0
     for count in sizes:
-        results.append(slice_axis(n, value, axis, start, count, 1))
+        results.append(_part(n, value, axis, start, count, 1))
         start += count
     return tuple(results)
 
@@ -372,7 +381,7 @@ def _pad_1(n: OnnxNode) -> Value:
 @from_onnx("Pad", since=11)
 def _pad_11(n: OnnxNode) -> Value:
     rank = n.type(0).rank
-    amounts = n.known_dims(1)
+    amounts = dims_of(n, 1, signed=True)
     axes = _distinct(n.known_ints(3) if n.has(3) else range(rank), rank)
     if len(amounts) != 2 * len(axes):
         raise UserError(f"expected {2 * len(axes)} pads, got {len(amounts)}")
@@ -407,7 +416,7 @@ def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: 
     """Pads of existing elements: slices picked by indices. Negative pads crop first."""
     size = value.type.shape[axis]
     kept = size + least(begin, 0) + least(end, 0)
-    value = slice_axis(n, value, axis, greatest(-begin, 0), greatest(kept, 0), 1)
+    value = _part(n, value, axis, greatest(-begin, 0), greatest(kept, 0), 1)
     begin, end = greatest(begin, 0), greatest(end, 0)
     if begin == end == 0:
         return value
@@ -443,43 +452,7 @@ def _indices(n: OnnxNode, start: Dim, count: Dim, kept: Dim, mode: str) -> Numbe
 def _range(n: OnnxNode) -> Value:
     for index in range(3):
         n.settle(index)
-    if any(isinstance(n.any_value(index), NodeValue) for index in range(2)):
-        return computed_range(n)
-    if any(isinstance(n.any_value(index), SymbolicTensor) for index in range(3)):
-        return _symbolic_range(n)
-    start, limit, delta = (n.known(index).array.reshape(-1) for index in range(3))
-    if not len(start) == len(limit) == len(delta) == 1:
-        raise UserError("expected scalars as start, limit and delta")
-    kind = n.type(0).kind
-    # Narrow floats count in f32, as opset 27 says.
-    wide = ElemKind.F32 if kind in (ElemKind.F16, ElemKind.BF16) else kind
-    first, last, step = (array.astype(wide.dtype)[0].item() for array in (start, limit, delta))
-    if not step or not all(math.isfinite(number) for number in (first, last, step)):
-        raise UserError("expected finite numbers and a delta other than 0")
-    count = max(math.ceil((last - first) / step) if kind.is_float else -((first - last) // step), 0)
-    type = Type(kind, (count,))
-    if type.size > 1 << 28:
-        raise n.unsupported(f"a range of {count} elements")
-    steps = np.arange(count).astype(wide.dtype)
-    positions = np.asarray(first, wide.dtype) + steps * np.asarray(step, wide.dtype)
-    return Tensor(type, positions.astype(kind.dtype))
-
-
-def _symbolic_range(n: OnnxNode) -> Value:
-    if not n.kind(0).is_integer:
-        arrays = [array for index in range(3) if (array := n.known_array(index)) is not None]
-        items = [item for array in arrays for item in array.flat]
-        items = [item.dividend if isinstance(item, Ratio) else item for item in items]
-        raise UndecidedError(
-            f"expected a range of integers, got {n.kind(0).value}",
-            [item for item in items if isinstance(item, Expr)],
-        )
-    (start,), (limit,), (delta,) = (n.known_dims(index) for index in range(3))
-    if delta == 0:
-        raise UserError("expected a delta other than 0")
-    up = delta > 0
-    count = ceil_div(limit - start if up else start - limit, delta if up else -delta)
-    return (counted(n, greatest(count, 0)) * delta + start).to(n.kind(0)).value
+    return imported_range(n)
 
 
 @from_onnx("Trilu", since=14)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ __all__ = [
     "bind",
     "check_names",
     "computed_dims",
+    "declared_names",
     "declared_shape",
     "inferred_outputs",
     "is_typed",
@@ -58,12 +60,14 @@ class ValueInfo:
         kind: Its element kind.
         shape: Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank.
         narrow: Which integers of fewer bits than a byte the elements are, if they are any.
+        names: The shape with names that say nothing, such as `?`, which are None there.
     """
 
     name: str
     kind: ElemKind
     shape: list[DeclaredDim] | None
     narrow: Narrow | None = None
+    names: list[DeclaredDim] | None = None
 
     @property
     def type(self) -> str:
@@ -108,11 +112,24 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
         note = _SESSION if tensor.elem_type == onnx.TensorProto.STRING else first.note
         raise UnsupportedError(f"'{proto.name}': {first.message}", note=note) from None
     narrow = NARROW.get(tensor.elem_type)
-    return ValueInfo(proto.name, kind, declared_shape(tensor), narrow)
+    names = declared_names(tensor)
+    return ValueInfo(proto.name, kind, declared_shape(tensor), narrow, names)
+
+
+_SAYS_NOTHING = re.compile(r"\s*(\?*|unk(__\d+)?|None|-1)\s*")
+"""Names that exporters give to dimensions of which they know nothing: two that are called so need not be equal."""
 
 
 def declared_shape(tensor: onnx.TypeProto.Tensor) -> list[DeclaredDim] | None:
-    """The shape that a type declares; None without a rank."""
+    """The shape that a type declares, with None for names that say nothing; None without a rank."""
+    names = declared_names(tensor)
+    return names and [
+        None if isinstance(dim, str) and _SAYS_NOTHING.fullmatch(dim) else dim for dim in names
+    ]
+
+
+def declared_names(tensor: onnx.TypeProto.Tensor) -> list[DeclaredDim] | None:
+    """The shape that a type declares with all its names; None without a rank."""
     return [_dim(dim) for dim in tensor.shape.dim] if tensor.HasField("shape") else None
 
 

@@ -90,6 +90,42 @@ def test_help_says_how_dimensions_follow_from_others(tmp_path: Path) -> None:
     assert "%m : f32[L+P x 4]" in printed("dump", path, *argv)
 
 
+CACHES = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, n, 8] x, float[1, a, 8] past_key, float[1, b, 8] past_value)
+=> (float[1, n, 8] y, float[1, c, 8] present_key, float[1, d, 8] present_value) {
+    present_key = Concat <axis = 1> (past_key, x)
+    present_value = Concat <axis = 1> (past_value, x)
+    keys = Transpose <perm = [0, 2, 1]> (present_key)
+    y = MatMul (scores, present_value)
+    scores = MatMul (x, keys)
+}
+"""
+
+
+def test_help_for_caches_whose_lengths_have_different_names(tmp_path: Path) -> None:
+    path = str(tmp_path / "caches.onnx")
+    onnx.save(parser.parse_model(CACHES), path)
+    text = printed("run", path, "--help-model")
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  --shape")]
+    assert lines == ["--shape n=1..64", "--shape a=b", "--shape b=0..64"]
+    argv = [word for line in lines for word in shlex.split(line)]
+    assert "%present_key_1 : f32[1 x b+n x 8]" in printed("dump", path, *argv)
+    assert "variable %past_key : f32[1 x b x 8]" in printed("dump", path, *argv, "--state", "auto")
+    ranges = ["--shape", "n=1..4", "--shape", "a=0..9", "--shape", "b=0..9"]
+    assert "say what 'a' may be: --shape a=b\n" in refused("dump", path, *ranges)
+
+
+def test_dimensions_whose_names_say_nothing_are_given_as_shapes(tmp_path: Path) -> None:
+    model = parser.parse_model(CACHES)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "?"
+    path = str(tmp_path / "caches.onnx")
+    onnx.save(model, path)
+    open_caches = ["--shape", "a=b", "--shape", "b=0..9"]
+    assert "%x : f32[1x1x8]" in printed("dump", path, *open_caches)
+    assert "%x : f32[1x3x8]" in printed("dump", path, *open_caches, "--shape", "x:1x3x8")
+
+
 @pytest.mark.parametrize("checker", ["interpreter", "reference"])
 def test_runs_begin_with_what_files_hold(model: str, tmp_path: Path, checker: str) -> None:
     rng = np.random.default_rng(0)

@@ -35,7 +35,7 @@ from glowpy.support.text import Lexer
 
 BOUNDS = {"a": (0, 7), "b": (1, 9), "c": (3, 5)}
 SYMBOLS = {name: symbol(name, *bounds) for name, bounds in BOUNDS.items()}
-SEQ, PAST = symbol("seq", 1, 512), symbol("past", 0, 1024)
+SEQ, PAST, BATCH = symbol("seq", 1, 512), symbol("past", 0, 1024), symbol("batch", 1, 64)
 
 Numbers = Mapping[str, int]
 Pair = tuple[Dim, Callable[[Numbers], int]]
@@ -113,6 +113,23 @@ def test_what_is_known_of_two_holds(left: Pair, right: Pair, extents: Numbers) -
 
 
 @pytest.mark.parametrize(
+    ("dim", "other"),
+    [
+        (2 * SEQ * ((SEQ + 1) // 2) - SEQ, SEQ * SEQ + SEQ),
+        (SEQ * (PAST // 3), PAST * SEQ),
+        (300 * SEQ // BATCH * BATCH, 300 * SEQ),
+        (BATCH * least(SEQ, PAST), BATCH * SEQ),
+        (greatest(5, SEQ) - SEQ + 2 * least(5, SEQ), 10),
+        (SEQ, greatest(5, SEQ) * BATCH),
+    ],
+    ids=str,
+)
+def test_one_is_known_to_be_at_most_another(dim: Dim, other: Dim) -> None:
+    assert is_at_most(dim, other)
+    assert not is_at_most(other + 1, dim)
+
+
+@pytest.mark.parametrize(
     ("dim", "text"),
     [
         (SEQ + PAST, "past+seq"),
@@ -126,6 +143,10 @@ def test_what_is_known_of_two_holds(left: Pair, right: Pair, extents: Numbers) -
         (ceil_div(SEQ, 4), "div(seq+3,4)"),
         (SEQ % 8 - SEQ, "-8*div(seq,8)"),
         (least(SEQ, 512), "seq"),
+        (SEQ + greatest(0, 256 - SEQ), "max(256,seq)"),
+        (greatest(greatest(SEQ - 5, PAST) + 2, 3), "max(3,past+2,seq-3)"),
+        (76800 * SEQ // (256 * (PAST + 1)), "div(300*seq,past+1)"),
+        ((SEQ * PAST + SEQ * BATCH) // (SEQ * 3), "div(batch+past,3)"),
         (least(SEQ, PAST + SEQ), "seq"),
         (greatest(SEQ, 4, PAST, 2), "max(4,past,seq)"),
         (least(least(SEQ, 9), PAST), "min(9,past,seq)"),

@@ -511,7 +511,7 @@ def fetched_ahead(problem: Problem, machine: Machine, decision: Decision, result
     block = decision.vectors * decision.lanes * machine.dot
     most = machine.prefetch_bytes // machine.element_bytes
     of_a_slab = least(tiles, decision.slab)
-    return least(ceil_div(block, of_a_slab), most) * least(tiles - 1, 1)
+    return greatest(least(ceil_div(block, of_a_slab), most) * least(tiles - 1, 1), 0)
 
 
 def _fetch(problem: Problem, machine: Machine, tile: Candidate, slab: int) -> int:

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import concat, convert, full, reshape, slice_axis, transpose
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
 
 __all__ = [
     "LOWEST",
@@ -35,9 +37,9 @@ LOWEST = float(np.finfo(np.float32).min)
 """What outweighs every score."""
 
 
-def check_type(n: OnnxNode, index: int, shape: Sequence[int]) -> None:
+def check_type(n: OnnxNode, index: int, shape: Sequence[Dim]) -> None:
     """Raises UserError unless input `index` has this shape."""
-    if n.type(index).extents != tuple(shape):
+    if not is_same_shape(n.type(index).shape, tuple(shape)):
         raise UserError(
             f"expected the shape {list(shape)} as input {index} ('{n.proto.input[index]}'), got {n.type(index)}"
         )

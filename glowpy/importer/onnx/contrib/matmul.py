@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glowpy.core.shape import is_same_shape
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.activation import activated
@@ -48,7 +49,7 @@ def _fused_gemm(n: OnnxNode) -> Value:
 def _gemm_fast_gelu(n: OnnxNode) -> NodeValue:
     product = n.operand(standard(n, "MatMul", [n.value(0), n.value(1)]))
     if n.has(2):
-        if n.type(2).extents != product.type.extents[-1:]:
+        if not is_same_shape(n.type(2).shape, product.type.shape[-1:]):
             raise UserError(f"expected a bias for the columns of {product.type}, got {n.type(2)}")
         product = n.f.create_add(n.name, product, n.input(2)).result
     return n.f.create_gelu(n.name, product, approximate=True).result

@@ -168,7 +168,7 @@ def _biased(n: OnnxNode, product: NodeValue, index: int) -> NodeValue:
     """The product plus input `index`, if there is one."""
     if not n.has(index):
         return product
-    check_type(n, index, product.type.extents[-1:])
+    check_type(n, index, product.type.shape[-1:])
     return n.f.create_add(n.name, product, n.input(index)).result
 
 

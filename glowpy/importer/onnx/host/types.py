@@ -16,7 +16,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.narrow import NARROW
-from glowpy.importer.onnx.signature import DeclaredDim, declared_shape, spelled_shape
+from glowpy.importer.onnx.signature import (
+    DeclaredDim,
+    declared_names,
+    declared_shape,
+    spelled_shape,
+)
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UnsupportedError, UserError
@@ -142,6 +147,11 @@ class HostInfo:
     def shape(self) -> list[DeclaredDim] | None:
         """Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank."""
         return declared_shape(self.proto.tensor_type)
+
+    @property
+    def names(self) -> list[DeclaredDim] | None:
+        """The shape with names that say nothing, such as `?`, which are None there."""
+        return declared_names(self.proto.tensor_type)
 
     @property
     def dtype(self) -> np.dtype[np.generic]:

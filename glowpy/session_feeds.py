@@ -1,0 +1,66 @@
+"""What a session is given, and asked for: names and element types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+from glowpy.executable import input_misfit
+from glowpy.importer import HostInfo, ValueInfo
+from glowpy.support.errors import UserError
+
+__all__ = ["checked_feeds", "chosen_outputs", "key_of", "listed"]
+
+Dtype = np.dtype[Any]
+
+
+def chosen_outputs(
+    output_names: Sequence[str] | None, given: Sequence[str], known: Sequence[str]
+) -> list[str]:
+    """These outputs, or those that are given if there are none. Raises UserError for names the model does not have."""
+    if isinstance(output_names, str):
+        raise UserError(f"expected a list of outputs, got the text '{output_names}'")
+    names = list(output_names or given)
+    for name in names:
+        if name not in known:
+            raise UserError(f"expected one of the outputs {listed(known)}, got '{name}'")
+    return names
+
+
+def checked_feeds(
+    input_feed: Mapping[str, Array],
+    dtypes: Sequence[tuple[str, Dtype, Dtype | None]],
+    infos: Callable[[], Sequence[ValueInfo | HostInfo]],
+) -> dict[str, Array]:
+    """The arrays of a call. `dtypes` has the type of each, and that in which it is kept if it is another."""
+    if not isinstance(input_feed, (dict, Mapping)):  # the latter takes four times as long
+        raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
+    feeds = {}
+    for name, dtype, kept in dtypes:
+        if name not in input_feed:
+            raise _misfit(infos(), input_feed)
+        feeds[name] = array = np.asarray(input_feed[name])
+        if array.dtype != dtype:
+            raise UserError(f"'{name}': expected {dtype}, got {array.dtype}")
+        if kept is not None:  # integers of 4 bits, in bytes
+            feeds[name] = array.astype(kept)
+    if len(feeds) != len(input_feed):
+        raise _misfit(infos(), input_feed)
+    return feeds
+
+
+def _misfit(infos: Sequence[ValueInfo | HostInfo], input_feed: Mapping[str, Array]) -> UserError:
+    return input_misfit({info.name: info.type for info in infos}, input_feed)
+
+
+def key_of(values: Mapping[str, Array]) -> Hashable:
+    """Elements that are known, as a part of a key."""
+    return tuple([(name, array.tobytes()) for name, array in values.items()]) if values else ()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return ", ".join(f"'{name}'" for name in names) or "none"

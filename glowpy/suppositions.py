@@ -1,0 +1,287 @@
+"""Suppositions: what a session takes extents to be that elements decide, which each run then shows.
+
+Nothing bounds how long a sentence is spoken, and nothing says that each of four experts gets a word: memory needs a
+bound, and operators two extents that are equal. So code is made for what is supposed, and the network gives what it
+has found as well: a bound that is exceeded grows, and a run that has found anything else than it was made for is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, final
+
+import numpy as np
+
+from glowpy.core.extents import extents_of
+from glowpy.core.tensor import Array
+from glowpy.executable import CompiledFunction, given_inputs, store_outputs
+from glowpy.importer import count_output
+from glowpy.support.callers import warn_caller
+from glowpy.support.errors import UserError
+from glowpy.support.remedies import known_from, solutions
+from glowpy.support.symbolic import (
+    UNBOUNDED,
+    Dim,
+    UndecidedError,
+    UnequalError,
+    UnorderedError,
+    at_extents,
+    highest,
+    lowest,
+    substituted,
+    symbol,
+    symbols_of,
+)
+
+__all__ = [
+    "Constants",
+    "Elements",
+    "Shapes",
+    "Suppositions",
+    "beyond_limits",
+    "is_limit",
+    "supposed_outputs",
+    "void",
+]
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+"""Those of inputs, by name."""
+Constants: TypeAlias = frozenset[tuple[str, int]]
+"""Dimensions, and the numbers that they are in some code."""
+
+_FIRST, _LEAST = 9, 3
+"""What nothing bounds is at most 2 to this power at first; of several, all together are, but each 2 to the second."""
+_GROWTH = 4
+"""A limit that is exceeded becomes so many times larger."""
+_SPREAD = 6
+"""All limits together then allow for 2 to this power times the extents that were found, and one for 16 times."""
+_MOST = 1 << 28
+"""No limit is higher."""
+_HIGHEST_LOW = 64
+"""Nothing is supposed to be at least more."""
+
+
+def is_limit(name: str, dim: Dim) -> bool:
+    """Whether what is supposed of an extent is that it is between bounds."""
+    return name in symbols_of([dim])
+
+
+def beyond_limits(supposed: Mapping[str, Dim], found: Mapping[str, int]) -> dict[str, int]:
+    """The extents that are beyond what they were supposed to be at most."""
+    return {
+        name: extent
+        for name, extent in found.items()
+        if name in supposed and is_limit(name, supposed[name]) and extent > highest(supposed[name])
+    }
+
+
+def supposed_outputs(
+    feeds: Mapping[str, Array],
+    out: Mapping[str, Array] | None,
+    exceeded: Callable[[CompiledFunction, Mapping[str, int]], bool],
+    function_for: Callable[[Shapes], CompiledFunction],
+    for_elements: Callable[[Shapes, Sequence[str], UserError], CompiledFunction],
+) -> dict[str, Array]:
+    """What a network computes that is compiled for what is supposed, and again where it finds something else.
+
+    Args:
+        feeds: The inputs.
+        out: As of `Executable`.
+        exceeded: Whether what a run has found is beyond limits, which are higher from then on.
+        function_for: What is compiled for inputs of these shapes.
+        for_elements: What is compiled for the elements of this call that decide some extents; raises the error if
+            nothing can be.
+    """
+    shapes = {name: array.shape for name, array in feeds.items()}
+    while True:
+        function = function_for(shapes)
+        supposed = function.supposed
+        if not supposed:
+            return function(given_inputs(function, feeds), out)
+        try:
+            outputs = function(given_inputs(function, feeds))
+            others = _found_otherwise(function, shapes, outputs)
+        except UserError as error:  # such as for the want of memory
+            function = for_elements(shapes, [*supposed], error)
+            return function(given_inputs(function, feeds), out)
+        if not others:
+            store_outputs(outputs, out or {})
+            return outputs
+        if not exceeded(function, others):
+            name, extent = next(iter(others.items()))
+            misfit = UserError(f"expected '{name}' = {supposed[name]}, as for others, got {extent}")
+            function = for_elements(shapes, [*others], misfit)
+            return function(given_inputs(function, feeds), out)
+
+
+def _found_otherwise(
+    function: CompiledFunction, shapes: Shapes, outputs: Mapping[str, Array]
+) -> dict[str, int]:
+    """What a run has found that is not what was supposed when its network was compiled."""
+    types = function.inputs
+    extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
+    counts = {name: outputs.get(count_output(name)) for name in function.supposed}
+    found = {name: int(count[0]) for name, count in counts.items() if count is not None}
+    return void(function.supposed, found, extents)
+
+
+def void(
+    supposed: Mapping[str, Dim], found: Mapping[str, int], extents: Mapping[str, int]
+) -> dict[str, int]:
+    """The extents that a run has found, and that are not what was supposed; `extents` are what inputs say."""
+    return {
+        name: found[name]
+        for name, dim in supposed.items()
+        if name in found
+        and not (
+            lowest(dim) <= found[name] <= highest(dim)
+            if is_limit(name, dim)
+            else found[name] == at_extents(dim, extents)
+        )
+    }
+
+
+@final
+class Suppositions:
+    """What is supposed of extents that elements decide, by name. Not for several threads at once.
+
+    Attributes:
+        inputs: Those whose elements decide them, by name.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, tuple[str, ...]] = {}
+        self._bounds: dict[str, tuple[int, int]] = {}
+        self._meanings: dict[str, dict[Constants, Dim]] = {}  # by what was compiled as 0 or 1
+
+    def copy(self) -> Suppositions:
+        """The same, which what is learned here from now on does not change."""
+        other = Suppositions()
+        other.inputs, other._bounds = dict(self.inputs), dict(self._bounds)
+        other._meanings = {name: dict(meanings) for name, meanings in self._meanings.items()}
+        return other
+
+    def limit(self, names: Sequence[str], inputs: Sequence[str]) -> bool:
+        """Supposes that extents are not large which nothing bounds; False if that is not new."""
+        fresh = [name for name in names if self._bounds.get(name, (0, UNBOUNDED))[1] == UNBOUNDED]
+        first = 1 << max(_FIRST // max(len(self._bounds) + len(fresh), 1), _LEAST)
+        for name in fresh:
+            self._bounds[name] = self._bounds.get(name, (0, 0))[0], first
+            self.inputs[name] = tuple(inputs)
+        return bool(fresh)
+
+    def ask(
+        self,
+        questions: Sequence[UndecidedError],
+        counts: Sequence[str],
+        inputs: Sequence[str],
+        few: Constants,
+        known: Mapping[str, int],
+    ) -> bool:
+        """Supposes what lets compiling go on, where no more than `few` is 0 or 1; False if there is nothing new.
+
+        `known` has what the shapes of inputs say in this call, and `counts` need a bound.
+        """
+        answers = [self.suppose(question, few, known, inputs) for question in questions]
+        return self.limit(counts, inputs) or any(answers)
+
+    def suppose(
+        self,
+        question: UndecidedError,
+        few: Constants,
+        known: Mapping[str, int],
+        inputs: Sequence[str],
+    ) -> bool:
+        """Supposes the answer to a question; False if there is none that is new."""
+        for name in [name for name in reversed(question.found) if name not in known]:
+            fresh = False
+            if isinstance(question, UnequalError):
+                fresh = self._equate(name, *question.pair, few, known)
+            elif isinstance(question, UnorderedError):
+                fresh = self._raise(name, *question.pair)
+            if fresh:
+                self.inputs[name] = tuple(inputs)
+                return True
+        return False
+
+    def _equate(
+        self, name: str, left: Dim, right: Dim, few: Constants, known: Mapping[str, int]
+    ) -> bool:
+        """Supposes that an extent is what it has to be for two dimensions to be equal."""
+        meaning = dict(solutions(left - right)).get(name)
+        if meaning is None or not symbols_of([meaning]).keys() <= known.keys():
+            return False
+        meanings = self._meanings.setdefault(name, {})
+        if meanings.get(few) == meaning:
+            return False
+        meanings[few] = meaning
+        return True
+
+    def _raise(self, name: str, left: Dim, right: Dim) -> bool:
+        """Supposes that an extent is not so small that one dimension might be less than another, or might not."""
+        one = symbols_of([left, right])[name]
+        low = known_from(left, right, one, _HIGHEST_LOW)
+        if low is None:
+            return False
+        self._bounds[name] = low, self._bounds.get(name, (0, UNBOUNDED))[1]
+        return True
+
+    def dims(self, few: Constants, dims: Mapping[str, Dim]) -> dict[str, Dim]:
+        """What is supposed where `few` is 0 or 1, and dimensions of inputs are `dims`."""
+        supposed = {name: symbol(name, low, high) for name, (low, high) in self._bounds.items()}
+        for name, meanings in self._meanings.items():
+            fitting = [known for known in meanings if known <= few]
+            if fitting:
+                supposed[name] = substituted(meanings[min(fitting, key=len)], dims)
+        return supposed
+
+    def inputs_of(self, names: Sequence[str]) -> list[str]:
+        """The inputs whose elements decide some extents."""
+        return [*dict.fromkeys(one for name in names for one in self.inputs.get(name, ()))]
+
+    def exceed(self, found: Mapping[str, int]) -> None:
+        """Makes limits higher that a run has found to be too low.
+
+        Raises UserError for an extent that no memory is large enough for.
+        """
+        for name, extent in found.items():
+            if extent > _MOST:
+                raise UserError(f"expected an extent '{name}' of at most {_MOST}, got {extent}")
+            low, high = self._bounds.get(name, (0, UNBOUNDED))
+            if extent > high:
+                room = (1 << (extent - 1).bit_length()) << min(_SPREAD // len(self._bounds), 4)
+                self._bounds[name] = low, max(room, _GROWTH * high)
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What is supposed, by name: `0..512`, `2*batch`."""
+        texts = {
+            name: f"{low}.." if high == UNBOUNDED else f"{low}..{high}"
+            for name, (low, high) in self._bounds.items()
+        }
+        for name, meanings in self._meanings.items():
+            texts[name] = " or ".join(dict.fromkeys(map(str, meanings.values())))
+        return texts
+
+
+@final
+class Elements:
+    """The inputs whose elements have to be known while compiling: why, and which they were."""
+
+    def __init__(self) -> None:
+        self._whys: dict[str, str] = {}
+        self._met: dict[str, bytes | None] = {}  # None once they have varied
+
+    def need(self, names: Sequence[str], why: str) -> None:
+        """Notes why elements of inputs have to be known."""
+        self._whys |= dict.fromkeys(names, why)
+
+    def meet(self, arrays: Mapping[str, Array]) -> None:
+        """Warns once of an input that has others than before; a truth value has two at most."""
+        for name, array in arrays.items():
+            content = array.tobytes()
+            if self._met.setdefault(name, content) in (None, content):
+                continue
+            if array.dtype != np.bool_ or array.size > 1:
+                self._met[name] = None
+                warn_caller(f"code is compiled for each value of '{name}': {self._whys[name]}")

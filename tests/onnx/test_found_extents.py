@@ -1,0 +1,179 @@
+"""Sessions of models whose extents elements decide: compiled once for all elements, on what is supposed of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+import glowpy
+from glowpy import UserError
+from glowpy.core.tensor import Array
+from tests.onnx.calls_models import model_of
+
+BACKENDS = pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+
+
+def check(
+    text: str, feeds: Sequence[Mapping[str, Array]], backend: str, compiled: int = 1
+) -> glowpy.InferenceSession:
+    """The same as onnxruntime gives, with no more code than that, and without a warning."""
+    ort = pytest.importorskip("onnxruntime")
+    model = model_of(text)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = glowpy.InferenceSession(model, backend=backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for feed in feeds:
+            expected = reference.run(None, feed)
+            for actual, array in zip(session.run(None, feed), expected, strict=True):
+                assert actual.dtype == array.dtype
+                assert actual.shape == array.shape
+                np.testing.assert_allclose(actual, array, rtol=1e-5, atol=1e-6)
+    assert not session._values
+    assert len(session._specialisations.keys) == compiled
+    return session
+
+
+def ids(*rows: Sequence[int]) -> list[dict[str, Array]]:
+    return [{"ids": np.array(row)} for row in rows]
+
+
+@BACKENDS
+def test_elements_within_bounds_decide_how_many_rows_there_are(backend: str) -> None:
+    """Floats between 0 and 1, whose multiples become indices."""
+    text = """net (int64[n] ids, float[20, 4] table) => (float[m, 4] y, float s) {
+        e = Gather (table, ids) r = ReduceSum <keepdims = 0> (e) p = Sigmoid (r)
+        nine = Constant <value_float = 9.0> () long = Mul (p, nine) up = Ceil (long) k = Cast <to = 7> (up)
+        zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()
+        t = Range (zero, k, one) y = Gather <axis = 0> (table, t) s = ReduceSum <keepdims = 0> (y)
+    }"""
+    table = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    feeds = [feed | {"table": table} for feed in ids([1, 2, 3], [4, 5, 6], [7, 8, 9, 11], [19, 3])]
+    session = check(text, feeds, backend)
+    assert session.assumptions == {"n": "1..64"}
+
+
+@BACKENDS
+def test_durations_decide_how_long_all_is(backend: str) -> None:
+    """As in VITS: nothing bounds an exponential function."""
+    text = """net (float[n] x) => (bool[k, n] path, float[k] y, float[m, 2] windows) {
+        long = Exp (x) up = Ceil (long) ends = CumSum (up, last)
+        total = ReduceMax <keepdims = 0> (ends) one = Constant <value_float = 1.0> ()
+        most = Max (total, one) k = Cast <to = 7> (most)
+        zero = Constant <value_int = 0> () step = Constant <value_int = 1> ()
+        t = Range (zero, k, step) f = Cast <to = 1> (t) axis = Constant <value_ints = [1]> ()
+        column = Unsqueeze (f, axis) path = Less (column, ends)
+        last = Constant <value = int64 {0}> () y = Sqrt (f)
+        shape = Constant <value_ints = [1, 1, -1]> () row = Reshape (y, shape)
+        filter = Constant <value = float[2, 1, 1] {1, 2}> () conv = Conv (row, filter)
+        flat = Squeeze (conv, first) windows = Transpose <perm = [1, 0]> (flat)
+        first = Constant <value_ints = [0]> ()
+    }"""
+    rng = np.random.default_rng(0)
+    sizes = (3, 5, 4, 5, 2)
+    feeds = [{"x": rng.standard_normal(size).astype(np.float32)} for size in sizes]
+    session = check(text, feeds, backend)
+    assert session.assumptions["n"] == "1..64"
+
+
+@BACKENDS
+def test_a_limit_that_is_exceeded_grows(backend: str) -> None:
+    text = """net (int64[2] ids) => (int64[k] y, float[m] z) {
+        zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()
+        k = ReduceSum <keepdims = 0> (ids) t = Range (zero, k, one) y = Mul (t, t)
+        most = ReduceMax <keepdims = 1> (ids) z = ConstantOfShape (most)
+    }"""
+    session = check(text, ids([1, 2], [500, 400], [1000, 800], [0, 0], [700, 3]), backend)
+    assert session.assumptions["t_count"] == "0..8192"
+    with pytest.raises(UserError, match="expected an extent 't_count' of at most"):
+        session.run(None, {"ids": np.array([1 << 40, 1])})
+    assert session.run(["y"], {"ids": np.array([1, 1])})[0].tolist() == [0, 1]
+
+
+@BACKENDS
+def test_what_is_found_is_split_among_those_it_is_for(backend: str) -> None:
+    """As in Mixtral: each of three experts has words, or the model is wrong."""
+    text = """net (int64[n] ids, float[3, 2] table) => (float[1, 2] a, float[1, 2] b, float[1, 2] c) {
+        three = Constant <value = int64 {3}> () hot = OneHot <axis = 0> (ids, three, values)
+        values = Constant <value_ints = [0, 1]> () axis = Constant <value_ints = [1]> ()
+        hits = ReduceSum <keepdims = 0> (hot, axis) places = NonZero (hits)
+        flat = Constant <value_ints = [-1]> () experts = Reshape (places, flat)
+        rows = Gather (table, experts) sizes = Constant <value_ints = [1, 1, 1]> ()
+        a, b, c = Split (rows, sizes)
+    }"""
+    table = np.arange(6, dtype=np.float32).reshape(3, 2)
+    feeds = [feed | {"table": table} for feed in ids([0, 1, 2], [2, 1, 0, 0], [1, 0, 2, 2, 1])]
+    session = check(text, feeds, backend)
+    assert session.assumptions["places_count"] == "3"
+    with pytest.raises(UserError, match="expected 3 sizes with the sum 2"):
+        session.run(None, {"ids": np.array([0, 0, 1]), "table": table})
+    assert session.run(["b"], feeds[0])[0].tolist() == [[2, 3]]
+
+
+@BACKENDS
+def test_what_is_found_meets_an_extent(backend: str) -> None:
+    """As in Longformer: a mask of ones has as many elements that are not zero as it has elements."""
+    text = """net (float[n] x, float[n, 2] y) => (float[n, 2] z) {
+        zero = Constant <value = float {0}> () positive = Greater (x, zero)
+        places = NonZero (positive) axis = Constant <value_ints = [1]> ()
+        index = Transpose <perm = [1, 0]> (places)
+        picked = GatherND (y, index) z = Add (picked, y)
+    }"""
+    feeds = [
+        {"x": np.ones(n, np.float32), "y": np.full((n, 2), n, np.float32)} for n in (4, 3, 9, 2)
+    ]
+    session = check(text, feeds, backend)
+    assert session.assumptions["places_count"] == "n"
+    one = {"x": np.array([0, 1, -1], np.float32), "y": np.arange(6, dtype=np.float32).reshape(3, 2)}
+    (z,) = session.run(None, one)  # one row for all of them: compiled for these elements
+    np.testing.assert_array_equal(z, one["y"] + one["y"][1])
+    check(text, [feeds[0], one], backend, 2)
+
+
+def test_a_run_that_is_void_writes_its_outputs_again() -> None:
+    text = """net (int64[1] ids) => (int64[k] y) {
+        zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()
+        k = Squeeze (ids) y = Range (zero, k, one)
+    }"""
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    y = np.zeros(700, np.int64)
+    assert session.run(None, {"ids": np.array([700])}, out={"y": y})[0] is y
+    np.testing.assert_array_equal(y, np.arange(700))
+
+
+RESIZED = """net (float[1, 1, n] x, int64[3] sizes) => (float[1, 1, k] y) {
+    y = Resize <mode = "nearest"> (x, , , sizes)
+}"""
+
+
+def test_code_for_each_value_is_warned_of() -> None:
+    """What a table is computed of has to be known while compiling."""
+    session = glowpy.InferenceSession(model_of(RESIZED), backend="interpreter")
+    x = np.zeros((1, 1, 4), np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session.run(None, {"x": x, "sizes": np.array([1, 1, 6])})
+        session.run(None, {"x": x, "sizes": np.array([1, 1, 6])})
+    with pytest.warns(RuntimeWarning, match="each value of 'sizes': 'sizes' must be") as caught:
+        session.run(None, {"x": x, "sizes": np.array([1, 1, 8])})
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session.run(None, {"x": x, "sizes": np.array([1, 1, 9])})
+
+
+@pytest.mark.filterwarnings("ignore:code is compiled")
+def test_a_session_with_state_supposes_nothing() -> None:
+    """It could not run again: elements that decide an extent are known while compiling."""
+    text = """net (int64[1] ids, float[s] past) => (float[k] y, float[t] present) {
+        f = Cast <to = 1> (ids) present = Concat <axis = 0> (past, f) y = ConstantOfShape (ids)
+    }"""
+    session = glowpy.InferenceSession(
+        model_of(text), backend="interpreter", state={"past": "present"}
+    )
+    for step, number in enumerate((3, 4, 3)):
+        assert session.run(["y"], {"ids": np.array([number])})[0].shape == (number,)
+        assert session.get_state()["past"].shape == (step + 1,)
