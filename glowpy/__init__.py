@@ -6,6 +6,7 @@ Each public name is imported when it is first used: a program that only loads a 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import glowpy.support.forks  # noqa: F401 - a fork is safe from now on
 from glowpy.support.rules import Rules
 
 if TYPE_CHECKING:

@@ -45,6 +45,7 @@ __all__ = [
     "host_features",
     "host_triple",
     "needed_pieces",
+    "own_lock",
     "read_result",
     "request",
     "use_lock",
@@ -109,6 +110,12 @@ def use_lock(lock: AbstractContextManager[object]) -> None:
     """Has another lock guard LLVM from now on, which a thread may take several times: before anything is compiled."""
     global _LOCK
     _LOCK = lock
+
+
+def own_lock() -> AbstractContextManager[object]:
+    """Llvmlite's lock, which is held during every call of LLVM, by finalizers too."""
+    lock: AbstractContextManager[object] = binding.ffi.lib._lock
+    return lock
 
 
 @cache

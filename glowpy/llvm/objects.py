@@ -30,6 +30,7 @@ from glowpy.llvm.machine import (
     Machine,
     declarations,
     header,
+    own_lock,
     read_result,
     request,
     use_lock,
@@ -38,7 +39,7 @@ from glowpy.llvm.machine import (
 from glowpy.support.cache import Key, read, write_all
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import InternalError, ResourceError, UserError
-from glowpy.support.forks import Lock
+from glowpy.support.forks import Lock, wait_for
 from glowpy.support.progress import report
 
 __all__ = ["compile_objects", "compile_whole", "load_objects"]
@@ -47,6 +48,7 @@ _PER_WORKER = 4
 """So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
 
 use_lock(Lock())  # which the child of a fork finds open
+wait_for(own_lock())
 
 _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in function '([^']+)'")
 

@@ -1,21 +1,34 @@
 """Forks: the child has only the thread that forked, and must not wait for what the others have locked.
 
-A fork waits until nobody holds a `Lock`, so that the child finds whole what they guard, and others do not take one
-meanwhile. It does not wait for ever, and not at all for a lock that is held while networks are compiled or run: such a
-lock is open in the child all the same, and `tell_in_child` lets those know that have to give up what nobody finishes.
+A fork waits until nobody imports what networks need, and nobody holds a `Lock`, so that the child finds whole what they
+guard, and others do not take one meanwhile. It does not wait for ever, and not at all for a lock that is held while
+networks are compiled or run: such a lock is open in the child all the same, and `tell_in_child` lets those know that
+have to give up what nobody finishes.
 """
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - as logging: what it does at forks begins before ours
+import logging  # noqa: F401
 import os
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, Protocol, final
 from weakref import ReferenceType, ref
 
-__all__ = ["Lock", "Told", "tell_in_child"]
+__all__ = ["Lock", "Told", "tell_in_child", "wait_for"]
+
+_PACKAGES = frozenset(
+    [
+        *("glowpy", "click", "elftools", "filelock", "google", "llvmlite", "ml_dtypes", "numpy"),
+        *("onnx", "platformdirs", "rich", "xxhash", "yaml"),
+    ]
+)
+"""What is imported while networks are opened and compiled."""
 
 _PATIENCE = 60.0
 """Seconds that a fork waits at most, for all locks together: LLVM compiles one function of a network in less."""
@@ -69,6 +82,7 @@ class Lock:
 
 _locks: dict[int, ReferenceType[Lock]] = {}
 _told: dict[int, ReferenceType[Told]] = {}
+_foreign: list[AbstractContextManager[object]] = []
 _forking = threading.RLock()
 _pending: list[Lock] = []
 """What the thread that forks has taken."""
@@ -89,7 +103,13 @@ def tell_in_child(thing: Told) -> None:
     _remember(_told, thing)
 
 
+def wait_for(lock: AbstractContextManager[object]) -> None:
+    """Has a fork wait for a lock of another package, which others hold briefly, after all of this one."""
+    _foreign.append(lock)
+
+
 def _before() -> None:
+    _wait_for_imports()
     _forking.acquire()
     end = time.monotonic() + _PATIENCE
     _pending.append(_fork)
@@ -97,9 +117,34 @@ def _before() -> None:
         lock = known()
         if lock is not None and lock.take(max(end - time.monotonic(), 0)):
             _pending.append(lock)
+    for foreign in _foreign:
+        foreign.__enter__()
+
+
+def _wait_for_imports() -> None:
+    """Until no other thread imports a part of glowpy or what that needs: the child would wait for it for ever.
+
+    Names are imported when they are first used, so that may be whenever a thread opens its first session. Python knows
+    no way to ask; a module is marked while its code runs, and to import it is to wait until that has ended.
+    """
+    end = time.monotonic() + _PATIENCE
+    while names := [name for name, module in list(sys.modules.items()) if _is_begun(name, module)]:
+        for name in names:
+            with suppress(Exception):  # what is wrong with it, the thread that imports it is told
+                import_module(name)
+        if time.monotonic() > end or all(_is_begun(name, sys.modules.get(name)) for name in names):
+            return  # they are this thread's own
+
+
+def _is_begun(name: str, module: object) -> bool:
+    """Whether a module is being imported, if it is one that this package needs."""
+    spec = getattr(module, "__spec__", None)
+    return getattr(spec, "_initializing", False) and name.partition(".")[0] in _PACKAGES
 
 
 def _after() -> None:
+    for foreign in reversed(_foreign):
+        foreign.__exit__(None, None, None)
     for lock in _pending[1:]:
         lock.give()
     _pending.clear()

@@ -1,6 +1,8 @@
 """Forks while other threads hold locks, compile and run: the child waits for none of them."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -195,3 +197,39 @@ def test_what_a_session_keeps_is_not_known_in_the_child_of_a_run() -> None:
         assert child(go_on)
     observer.pause = lambda: None
     assert (session.run(None, {"x": x})[0] == 4 * x * x).all()
+
+
+IMPORTING = """
+import faulthandler, os, sys, threading
+import glowpy
+
+def open_one():
+    return glowpy.InferenceSession(MODEL, backend="interpreter")
+
+MODEL = bytes.fromhex(sys.argv[1])
+thread = threading.Thread(target=open_one)
+thread.start()
+while not any(getattr(m.__spec__, "_initializing", False) for n, m in list(sys.modules.items())
+              if n.startswith("glowpy.session")):
+    assert thread.is_alive(), "it is too late"
+pid = os.fork()
+if not pid:
+    faulthandler.dump_traceback_later(60, exit=True)
+    open_one()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+thread.join()
+print("done")
+"""
+
+
+def test_another_thread_may_be_importing_glowpy() -> None:
+    """Its modules are imported when they are first needed, with a lock for each."""
+    model = onnx.parser.parse_model(SUM).SerializeToString().hex()
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTING, model],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
