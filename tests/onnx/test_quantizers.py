@@ -124,7 +124,9 @@ def sample(proto: onnx.ModelProto, seed: int) -> dict[str, Array]:
 
 def check(path: Path, feed: dict[str, Array], share: float, backend: str) -> None:
     """That outputs are as far from those of onnxruntime as one integer more or less makes them, at most."""
-    expected = ort.InferenceSession(path).run(None, feed)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    expected = ort.InferenceSession(path, options).run(None, feed)
     for got, want in zip(
         glowpy.InferenceSession(path, backend=backend).run(None, feed), expected, strict=True
     ):
@@ -138,7 +140,7 @@ def check(path: Path, feed: dict[str, Array], share: float, backend: str) -> Non
     [(name, kind) for name in DYNAMIC for kind in (False, True) if (name, kind) not in REFUSED],
 )
 def test_dynamic(name: str, weights: Any, per_channel: bool, tmp_path: Path) -> None:
-    """An LSTM's state is quantized at every step by onnxruntime, and not here."""
+    """Of an LSTM's state onnxruntime quantizes at once what one of its threads has: here it has one."""
     proto, path = DYNAMIC[name], tmp_path / "q.onnx"
     onnx.save(proto, tmp_path / "f.onnx")
     quantization.quantize_dynamic(
@@ -147,7 +149,8 @@ def test_dynamic(name: str, weights: Any, per_channel: bool, tmp_path: Path) -> 
     if name.startswith("Lstm"):
         operators = [node.op_type for node in onnx.load(path).graph.node]
         assert operators == ["DynamicQuantizeLSTM"]
-    check(path, sample(proto, 9), 0.01, "interpreter" if per_channel else "cpu")
+    share = 1e-4 if name.startswith("Lstm") else 0.01
+    check(path, sample(proto, 9), share, "interpreter" if per_channel else "cpu")
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -211,7 +214,9 @@ def test_a_quantized_lstm_with_everything(backend: str, batch: int, tmp_path: Pa
         "h": normal(*state, seed=1),
         "c": normal(*state, seed=2),
     }
-    check(path, feed, 0.01, backend)
+    check(
+        path, feed, 1e-4 if batch == 1 else 0.01, backend
+    )  # of sequences that end, the state counts here
 
 
 def test_what_does_not_fit_a_quantized_lstm_is_told(tmp_path: Path) -> None:

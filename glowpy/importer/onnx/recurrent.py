@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.data_movement import (
     concat,
     convert,
@@ -27,7 +27,7 @@ from glowpy.ops.recurrent import ALPHAS, BETAS, FUNCTIONS
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, static
 
-__all__ = ["Layer", "lstm"]
+__all__ = ["Direction", "Layer"]
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 
@@ -55,7 +55,7 @@ class Direction:
     def recurrence(self) -> NodeValue:
         """A matrix for each gate, from the state to the gate's sums."""
         layer, units = self.layer, self.layer.units
-        whole = reshape(layer.n, layer.state_weights(self.index), (layer.gates, units, units))
+        whole = reshape(layer.n, layer.part(2, self.index), (layer.gates, units, units))
         return layer.n.operand(transpose(layer.n, whole, (0, 2, 1)), f"{layer.n.name}_recurrence")
 
     def state(self, index: int) -> NodeValue:
@@ -106,10 +106,6 @@ class Layer:
         weights = reshape(n, self.part(1, direction), n.type(1).shape[1:])
         operands = n.operand(self.wide(0)), n.operand(transpose(n, weights, (1, 0)))
         return n.f.create_mat_mul(n.name, *operands).result
-
-    def state_weights(self, direction: int) -> Value:
-        """The weights of the state: a row for each unit of each gate."""
-        return self.part(2, direction)
 
     def _check_shapes(self, width: Dim) -> None:
         count, units, n = len(self.directions), self.units, self.n
@@ -192,14 +188,14 @@ class Layer:
             product = n.operand(transpose(n, product, (1, 0, 2)))
         return product, apart
 
-    def outputs(self, cells: Sequence[Node]) -> tuple[Value, ...]:
+    def outputs(self, cells: Sequence[Sequence[Value]]) -> tuple[Value, ...]:
         """The results of all directions, in the layout and the kind of the model.
 
         Those of a step are joined side by side, as what reads them mostly wants: its transpose meets ours.
         """
         n, kind = self.n, self.n.kind(0)
         count = len(cells)
-        joined = concat(n, [cell.results[0] for cell in cells], 2)
+        joined = concat(n, [cell[0] for cell in cells], 2)
         lines = (self.steps, self.batch, count, self.units)
         whole = transpose(
             n, reshape(n, joined, lines), (1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3)
@@ -207,8 +203,8 @@ class Layer:
         axis = 1 if self.batch_first else 0
         state = (self.batch, 1, self.units) if self.batch_first else (1, self.batch, self.units)
         lasts = [
-            concat(n, [reshape(n, cell.results[index], state) for cell in cells], axis)
-            for index in range(1, len(cells[0].results))
+            concat(n, [reshape(n, cell[index], state) for cell in cells], axis)
+            for index in range(1, len(cells[0]))
         ]
         return tuple(convert(n, value, kind) for value in (whole, *lasts))
 
@@ -253,12 +249,7 @@ def _activations(
 
 @from_onnx("LSTM")
 def _lstm(n: OnnxNode) -> tuple[Value, ...]:
-    return lstm(Layer(n, 4))
-
-
-def lstm(layer: Layer) -> tuple[Value, ...]:
-    """What an LSTM gives: all states, and the last state and cell."""
-    n = layer.n
+    layer = Layer(n, 4)
     lengths, coupled = layer.lengths, n.flag("input_forget")
 
     def peepholes(direction: int) -> NodeValue:
@@ -272,7 +263,7 @@ def lstm(layer: Layer) -> tuple[Value, ...]:
         n.f.create_lstm(
             n.name, cell.gates, cell.recurrence, peepholes(cell.index), lengths, cell.state(5), cell.state(6),
             cell.coefficients, cell.functions, layer.limit, cell.reverse, coupled,
-        )
+        ).results
         for cell in layer.cells(("Sigmoid", "Tanh", "Tanh"))
     ])  # fmt: skip
 
@@ -292,7 +283,7 @@ def _gru(n: OnnxNode) -> tuple[Value, ...]:
         n.f.create_gru(
             n.name, cell.gates, cell.recurrence, bias(cell), lengths, cell.state(5), cell.coefficients,
             cell.functions, layer.limit, cell.reverse, reset_after,
-        )
+        ).results
         for cell in layer.cells(("Sigmoid", "Tanh"), own_bias=int(reset_after))
     ])  # fmt: skip
 
@@ -305,6 +296,6 @@ def _rnn(n: OnnxNode) -> tuple[Value, ...]:
         n.f.create_rnn(
             n.name, cell.gates, cell.recurrence, lengths, cell.state(5), cell.coefficients, cell.functions,
             layer.limit, cell.reverse,
-        )
+        ).results
         for cell in layer.cells(("Tanh",))
     ])  # fmt: skip

@@ -258,6 +258,20 @@ def _quantized() -> Iterator[defs.OpSchema]:
     )
 
 
+def _integer_cells() -> Iterator[defs.OpSchema]:
+    yield _schema(
+        "DynamicQuantizeLSTM",
+        "X:f32 W:weights R:steps B?:f32 sequence_lens?:i32 initial_h?:f32 initial_c?:f32 P?:f32 "
+        "W_scale:f32 W_zero_point:weights R_scale:f32 R_zero_point:steps",
+        "Y?:f32 Y_h?:f32 Y_c?:f32",
+        ints="hidden_size input_forget",
+        floats="clip",
+        texts="direction",
+        float_lists="activation_alpha activation_beta",
+        text_lists="activations",
+    )
+
+
 def _integer_products() -> Iterator[defs.OpSchema]:
     conv = {**_CONV, "ints": "group channels_last", "texts": "auto_pad", "float_lists": ""}
     yield _schema(
@@ -282,17 +296,6 @@ def _integer_products() -> Iterator[defs.OpSchema]:
     )
     dynamic = "A:f32 B:weights b_scale:f32 b_zero_point?:weights bias?:f32"
     yield _schema("DynamicQuantizeMatMul", dynamic, "Y:f32")
-    yield _schema(
-        "DynamicQuantizeLSTM",
-        "X:f32 W:weights R:steps B?:f32 sequence_lens?:i32 initial_h?:f32 initial_c?:f32 P?:f32 "
-        "W_scale:f32 W_zero_point:weights R_scale:f32 R_zero_point:steps",
-        "Y?:f32 Y_h?:f32 Y_c?:f32",
-        ints="hidden_size input_forget",
-        floats="clip",
-        texts="direction",
-        float_lists="activation_alpha activation_beta",
-        text_lists="activations",
-    )
     yield _schema(
         "QAttention",
         "input:bytes weight:weights bias input_scale weight_scale mask_index?:i32 "
@@ -393,7 +396,7 @@ def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
     families = (
         *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
-        *(_quantized, _integer_products, _experts, _texts),
+        *(_quantized, _integer_cells, _integer_products, _experts, _texts),
     )
     return tuple(schema for family in families for schema in family())
 
