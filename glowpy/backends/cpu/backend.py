@@ -38,6 +38,7 @@ from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
+from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
 from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
@@ -178,7 +179,7 @@ class CpuBackend(Backend):
             MergeProductsPass(small),
             WeighGathersPass(),
             FuseNormPass(variant, small=small),
-            *([] if small else [BandDepthwisePass(variant)]),
+            *([] if small else [SplitPoolsPass(), BandDepthwisePass(variant)]),
             *([SplitSumsPass()] if self.options.exact else []),
             *tuning,
             packing,
