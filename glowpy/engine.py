@@ -83,6 +83,8 @@ def backend_with(
     backend: str | Backend, threads: int | None, *, low_memory: bool | None
 ) -> Backend:
     """A backend by its name, with these options. Raises UserError for options of one that is there already."""
+    expect_type("threads", threads, int | None, "a number of threads")
+    expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
     if isinstance(backend, str):
         return backend_of(backend, threads, low_memory=low_memory)
     for name, value in (("threads", threads), ("low_memory", low_memory)):

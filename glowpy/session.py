@@ -115,8 +115,6 @@ class InferenceSession(ProcessBound):
         check_indices: bool = False,
     ) -> None:
         expect_type("limit", limit, int, "a number of specialisations")
-        expect_type("threads", threads, int | None, "a number of threads")
-        expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
         expect_type("options", options, CompileOptions | None, "CompileOptions")
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
