@@ -18,7 +18,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,19 +54,21 @@ class Subject:
     build: Callable[[], Module]
 
 
-def subject_of(seed: int) -> Subject:
-    """The network of a seed: of every pattern and every generator of the tests in turns."""
+def subject_of(seed: int, only: Sequence[str] = ()) -> Subject:
+    """The network of a seed: of every pattern and every generator of the tests in turns, or of `only` some by name."""
     patterns, turn = sorted(PATTERNS), seed // 3
-    if seed % 3 == 1:
-        name = patterns[turn % len(patterns)]
+    pattern, cls = patterns[turn % len(patterns)], _GENERATORS[seed % len(_GENERATORS)]
+    name = only[seed % len(only)] if only else pattern if seed % 3 == 1 else cls.__name__
+    if name in PATTERNS:
         return Subject(f"{name} {seed}", lambda: _pattern(name, seed))
-    cls = _GENERATORS[seed % len(_GENERATORS)]
-    return Subject(f"{cls.__name__} {seed}", lambda: cls(random.Random(seed), _SIZE).module)
+    (cls,) = {one for one in _GENERATORS if one.__name__ == name}
+    return Subject(f"{name} {seed}", lambda: cls(random.Random(seed), _SIZE).module)
 
 
 _GENERATORS: tuple[type[SymbolicNetwork], ...] = (
     *(OpenNetwork, OpenNetwork, OpenNetwork, SymbolicNetwork, SearchingNetwork),
 )
+_NAMES = sorted({cls.__name__ for cls in _GENERATORS})
 _SIZE = 7
 """Nodes of a network of these, at most."""
 
@@ -86,9 +88,11 @@ def _pattern(name: str, seed: int) -> Module:
         return glowpy.load(model, dims=dims)
 
 
-def try_network(seed: int, counts: Counter[str], *, bundled: bool) -> None:
+def try_network(
+    seed: int, counts: Counter[str], *, bundled: bool, only: Sequence[str] = ()
+) -> None:
     """Compiles and runs the network of a seed. Raises what is wrong with it, UserError for one that is refused."""
-    subject, rng = subject_of(seed), random.Random(seed)
+    subject, rng = subject_of(seed, only), random.Random(seed)
     module = subject.build()
     if not symbols_of_types(port.type for port in module.placeholders):
         counts["networks without open extents, left out"] += 1
@@ -131,7 +135,7 @@ def _compare(got: Mapping[str, Array], expected: Mapping[str, Array], extents: o
             raise AssertionError(f"{name}: {off.sum()} of {off.size} differ at {extents}")
 
 
-def run_chunk(seeds: range, bundled: frozenset[int]) -> None:
+def run_chunk(seeds: range, bundled: frozenset[int], only: Sequence[str]) -> None:
     """Tries networks in this process; says before each what it is about to do, and then what came of it."""
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
@@ -141,7 +145,7 @@ def run_chunk(seeds: range, bundled: frozenset[int]) -> None:
         sys.stdout.flush()
         found = refused = ""
         try:
-            try_network(seed, counts, bundled=seed in bundled)
+            try_network(seed, counts, bundled=seed in bundled, only=only)
         except (UserError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:  # fmt: skip
             refused = str(error).splitlines()[0][:120]
         except (AssertionError, GlowError) as error:
@@ -153,13 +157,14 @@ def run_chunk(seeds: range, bundled: frozenset[int]) -> None:
         sys.stdout.flush()
 
 
-def _results(seeds: range, bundles: int) -> Iterator[dict[str, object]]:
+def _results(seeds: range, bundles: int, only: Sequence[str]) -> Iterator[dict[str, object]]:
     """What came of each seed, by processes of their own; one that ends is followed by another."""
     first = seeds.start
     while first < seeds.stop:
         last = min(first + _CHUNK, seeds.stop)
         command = [sys.executable, "-m", "tools.sanitize", "--chunk", str(first), str(last)]  # fmt: skip
         command += [f"--seed={seeds.start}", f"--count={len(seeds)}", f"--bundles={bundles}"]
+        command += ["--only", *only] if only else []
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seed = first
         for line in done.stdout.splitlines():
@@ -183,20 +188,23 @@ def main() -> None:
     parser.add_argument(
         "--bundles", type=int, default=4, help="so many of them become bundles, too"
     )
+    parser.add_argument("--only", nargs="*", default=[], choices=[*PATTERNS, *_NAMES])
     parser.add_argument("--chunk", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.count)
     if options.chunk:
         bundled = random.Random(0).sample(seeds, min(options.bundles, len(seeds)))
-        run_chunk(range(*options.chunk), frozenset(bundled))
+        run_chunk(range(*options.chunk), frozenset(bundled), options.only)
         return
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
-    for result in _results(seeds, options.bundles):
+    for result in _results(seeds, options.bundles, options.only):
         seed = result["seed"]
         if result["found"]:
             counts["found"] += 1
-            sys.stdout.write(f"FOUND {subject_of(int(str(seed))).name}: {result['found']}\n")
+            sys.stdout.write(
+                f"FOUND {subject_of(int(str(seed)), options.only).name}: {result['found']}\n"
+            )
             sys.stdout.flush()
         if result.get("refused"):
             refused[str(result["refused"])] += 1
