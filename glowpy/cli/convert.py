@@ -94,7 +94,7 @@ def convert(
     """
     blobs = None if output is None else constants_file(output)
     source, target = (
-        Source(model, shapes, constants, name, backend),
+        Source(model, shapes, constants, name, backend, samples=inputs),
         bound_backend(backend, CpuOptions()),
     )
     limit = DECIBELS[ElemKind(to)] if least is None else least

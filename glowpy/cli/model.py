@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
+from glowpy.cli.samples import sample_shapes
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
 from glowpy.core.state import StatePort
@@ -308,6 +309,7 @@ def _read_onnx(
     state: Sequence[str],
     opened: OnnxModel | None = None,
     inputs: Sequence[str] = (),
+    samples: str = "",
 ) -> _OnnxFile:
     """Raises as `load_model` does. Says what is assumed of dimensions that neither options nor arrays say."""
     expect_onnx(path, constants)
@@ -316,7 +318,8 @@ def _read_onnx(
     pairs = parse_state(state, model)
     if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
         return _OnnxFile(model, bound, dims, pairs)
-    unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) if inputs else {})
+    seen = _seen(inputs) | sample_shapes(samples, [info.name for info in model.inputs])
+    unsaid = Unsaid(model.inputs, bound, dims, seen)
     assumed = list(unsaid.summary)
     say_assumed(assumed)
     return _OnnxFile(model, *unsaid.said(), pairs, assumed)
@@ -367,6 +370,7 @@ class Source:
         state: What --state says, for ONNX.
         opened: The model, if it has been read already.
         inputs: What --input says: arrays whose shapes count where --shape gives none.
+        samples: What --inputs says of verbs that run many samples: the shapes of the first count alike.
     """
 
     path: str
@@ -377,6 +381,7 @@ class Source:
     state: Sequence[str] = ()
     opened: OnnxModel | None = None
     inputs: Sequence[str] = ()
+    samples: str = ""
 
     @cached_property
     def function(self) -> Function:
@@ -410,7 +415,8 @@ class Source:
     @cached_property
     def _onnx(self) -> _OnnxFile:
         return _read_onnx(
-            self.path, self.shapes, self.constants, self.state, self.opened, self.inputs
+            *(self.path, self.shapes, self.constants, self.state),
+            *(self.opened, self.inputs, self.samples),
         )
 
     @cached_property

@@ -93,7 +93,7 @@ def profile(
             "expected inputs to profile the model with",
             note="--inputs FOLDER, FILE.npz or MODULE:NAME",
         )
-    source = Source(files[0], shapes, constants, name, backend)
+    source = Source(files[0], shapes, constants, name, backend, samples=inputs)
     start = Profile.load(output) if resume and Path(output).exists() else None
     begin = time.perf_counter()
     samples = read_samples(inputs, source.ports)

@@ -100,7 +100,7 @@ def quantize(
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
     blobs = None if output is None else constants_file(output)
-    source = Source(model, shapes, constants, name, backend)
+    source = Source(model, shapes, constants, name, backend, samples=accuracy.inputs)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
     if estimate:
         accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})

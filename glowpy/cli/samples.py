@@ -10,13 +10,15 @@ from pathlib import Path
 
 from glowpy.cli.files import read_array, read_arrays
 from glowpy.cli.users_code import names_object, users_code, users_object
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
 from glowpy.executable import Port
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["Samples", "read_samples"]
+__all__ = ["Samples", "read_samples", "sample_shapes"]
 
 _ARRAYS = (".npy", ".pb")
 
@@ -57,6 +59,16 @@ def read_samples(text: str, ports: Sequence[Port]) -> Samples:
     raise UserError(
         f"--inputs: expected a folder, a .npz file, or module:name, got '{text}': {reason}"
     )
+
+
+def sample_shapes(text: str, names: Sequence[str]) -> dict[str, Shape]:
+    """The shapes in the first sample of a folder, for inputs of these names; files of several say none."""
+    folder = Path(text)
+    if not text or not folder.is_dir():
+        return {}
+    ports = [Port(name, name, Type(ElemKind.F32, ())) for name in names]  # by their names alone
+    first = next(_of_folder(folder, ports).all, ("", {}))
+    return {name: array.shape for name, array in first[1].items()}
 
 
 def _of_folder(folder: Path, ports: Sequence[Port]) -> Samples:

@@ -52,7 +52,7 @@ def command(*argv: str) -> tuple[int, str, str]:
     [
         ["run", "net.onnx", "--backend", "interpreter"],
         ["run", "net.onnx", "--backend", "interpreter", "--json", "--check-with", "reference"],
-        ["profile", "net.onnx", "--inputs", "samples1", "--backend", "interpreter"],
+        ["profile", "net.onnx", "--inputs", "samples1/1.npz", "--backend", "interpreter"],
         ["quantize", "net.onnx", "--dynamic", "--backend", "interpreter", "-o", "q.onnx"],
         ["quantize", "net.onnx", "--weight-only", "8", "--backend", "interpreter"],
         ["convert", "net.onnx", "--to", "f16", "--backend", "interpreter", "-o", "h.onnx"],
@@ -84,6 +84,20 @@ def test_arrays_say_what_dimensions_are(inputs: list[str]) -> None:
     status, _, err = command("run", "net.onnx", "--shape", "batch=2", *options)
     assert status == 1
     assert "expected f32[2x3], got float32[4x3]" in err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["profile", "net.onnx"],
+        ["convert", "net.onnx", "--to", "f16"],
+        ["quantize", "net.onnx", "--dynamic", "--report", "r.html"],
+    ],
+)
+def test_samples_say_what_dimensions_are(argv: list[str]) -> None:
+    status, out, err = command(*argv, "--inputs", "samples4", "--backend", "interpreter")
+    assert (status, "taken to be" in err) == (0, False), out + err
 
 
 @pytest.mark.usefixtures("folder")
