@@ -118,20 +118,18 @@ class InferenceSession(ProcessBound):
         expect_type("options", options, CompileOptions | None, "CompileOptions")
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
-        self._own = isinstance(backend, str)
+        self._own, self._checks = isinstance(backend, str), check_indices
         self._backend = backend_with(backend, threads, low_memory=low_memory)
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
-        self._checks = check_indices
         if isinstance(opened, OnnxModel):
             opened = copy(opened)
             opened.checked = check_indices
             opened.shares_caches = opened.shares_caches or bool(state)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._given = self._names
-        self._options = options or CompileOptions()
+        own = options or CompileOptions()
+        self._options = own if observer is None else replace(own, instrument=True)
         self._observer = observer
-        if observer is not None:
-            self._options = replace(self._options, instrument=True)
         self._limit = limit
         self._gate = _gate or Gate(on_compile)
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
