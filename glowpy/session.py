@@ -461,7 +461,8 @@ class InferenceSession(ProcessBound):
             return False
         with self._lock:  # another thread may have noted them
             self._fresh.know(names, shapes)
-            self._elements.need(names, error.diagnostics[0].message)
+            if not decides:  # else the session chooses where there are more than a few
+                self._elements.need(names, error.diagnostics[0].message)
             self._assumptions.clear()
             self._choice = error if decides else self._choice
             self._values = tuple(dict.fromkeys([*self._values, *names]))

@@ -280,7 +280,7 @@ class Elements:
         """Warns once of an input that has others than before; a truth value has two at most."""
         for name, array in arrays.items():
             content = array.tobytes()
-            if self._met.setdefault(name, content) in (None, content):
+            if name not in self._whys or self._met.setdefault(name, content) in (None, content):
                 continue
             if array.dtype != np.bool_ or array.size > 1:
                 self._met[name] = None

@@ -216,8 +216,10 @@ def test_a_session_with_state_knows_what_chooses() -> None:
             present = Identity (y)
         }}""")
     session = glowpy.InferenceSession(model, backend="interpreter", state={"past": "present"})
-    totals = [session.run(None, f)[0] for f in (ones(4, sr=16), ones(3, sr=8), ones(5, sr=16))]
-    assert totals == [4, 10, 15]
+    assert session.run(None, ones(4, sr=16))[0] == 4
+    with pytest.warns(RuntimeWarning, match="code is compiled for each value of 'sr'"):
+        assert session.run(None, ones(3, sr=8))[0] == 10
+    assert session.run(None, ones(5, sr=16))[0] == 15
 
 
 def test_a_choice_by_extents_is_made_for_each() -> None:
