@@ -168,6 +168,10 @@ def quantize_matmul_bnb4(
     dst.reshape(-1)[...] = pairs[:, 0] << 4 | pairs[:, 1]
 
 
+_PIVOTS = (0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0.8333333)
+"""Between which magnitudes of FP4 lie: in the middle, rounded as bitsandbytes and onnxruntime have them."""
+
+
 def _nearest(numbers: Array, quant_type: int) -> Array:
     """The codes of the nearest levels; FP4 has a sign, which is its highest bit."""
     levels, sign = FOUR_BIT_LEVELS[quant_type], np.zeros(numbers.shape, np.uint8)
@@ -177,5 +181,7 @@ def _nearest(numbers: Array, quant_type: int) -> Array:
     order = np.argsort(levels)
     ends = levels[order].astype(np.float64)
     pivots = ((ends[1:] + ends[:-1]) / 2).astype(np.float32)
+    if quant_type == 0:
+        pivots = np.array(_PIVOTS, np.float32)
     codes: Array = order[np.searchsorted(pivots, numbers)].astype(np.uint8) + sign
     return codes

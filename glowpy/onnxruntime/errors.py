@@ -83,14 +83,17 @@ class ModelLoadCanceled(Exception):
 
 def translated(error: GlowError, otherwise: type[Exception]) -> Exception:
     """The exception that says what `error` says; `otherwise` for what is wrong with a model or an array."""
+    message = str(error)
+    if "expected external data in a plain file" in message:  # what programs look for
+        message = f"External data path validation failed: {message}"
     match error:
         case UnsupportedError():
-            return NotImplemented(str(error))
+            return NotImplemented(message)
         case ResourceError():
-            return RuntimeException(str(error))
+            return RuntimeException(message)
         case LoadError():
-            return InvalidProtobuf(str(error))
+            return InvalidProtobuf(message)
         case UserError():
-            return otherwise(str(error))
+            return otherwise(message)
         case _:
-            return RuntimeException(str(error))
+            return RuntimeException(message)

@@ -49,7 +49,7 @@ def fed(name: str, value: Any, type: str, dtype: np.dtype[np.generic] | None) ->
 def _texts(name: str, value: Any) -> Any:
     """Strings: numbers among objects are spelled, and bytes without a type are UTF-8."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "V":
-        items = [item.tobytes().rstrip(b"\0") for item in value.reshape(-1)]
+        items = [item.tobytes() for item in value.reshape(-1)]
         return _array(items, value.shape)
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OSUT":
         raise InvalidArgument(

@@ -97,6 +97,15 @@ def test_bytes_in_place_of_files_that_are_not_there(tmp_path: Path) -> None:
         options.add_external_initializers_from_files_in_memory(["w.bin"], [], [])
 
 
+def test_files_elsewhere_are_named_as_onnxruntime_does(tmp_path: Path) -> None:
+    path = with_external_data(tmp_path)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(
+        state.InvalidGraph, match=r"External data path validation failed: .*'w\.bin'"
+    ):
+        ort.InferenceSession(str(path))
+
+
 # Optimized models.
 
 
@@ -289,6 +298,7 @@ def test_strings_are_taken_from_what_is_none() -> None:
     for given in (
         np.array([[1, None], [2.5, "a"]], object),
         np.array([b"must", b"have", b"same", b"size"], np.void).reshape(2, 2),
+        np.array([b"A\0", b"B\0", b"CC", b"\0D"], np.void).reshape(2, 2),
         [["a", "b"], ["c", "d"]],
         [[1, 2], [3, 4]],
     ):

@@ -227,12 +227,14 @@ def test_weights_of_four_bits_for_dequantize_linear(symmetric: bool) -> None:
 
 @pytest.mark.parametrize("form", [0, 1])
 def test_weights_of_bitsandbytes(form: int) -> None:
-    weights = np.random.default_rng(form).standard_normal((7, 5)).astype(np.float32)
+    """Some numbers lie between the middle of two levels and what both round it to."""
+    weights = np.random.default_rng(form).standard_normal((199, 5)).astype(np.float32)
     weights[0] = 0
+    weights[1] = [0.5833331, 1, 0.5833332, -0.5833331, 0.41666669]
     results = []
     for module in (theirs, ours):
-        packed, largest = np.zeros(18, np.uint8), np.zeros(3, np.float32)
-        module.quantize_matmul_bnb4(packed, weights, largest, 16, form, 5, 7)
+        packed, largest = np.zeros(498, np.uint8), np.zeros(63, np.float32)
+        module.quantize_matmul_bnb4(packed, weights, largest, 16, form, 5, 199)
         results.append((packed, largest))
     for wanted, got in zip(*results, strict=True):
         np.testing.assert_array_equal(got, wanted)

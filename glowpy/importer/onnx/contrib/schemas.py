@@ -304,6 +304,9 @@ def _integer_products() -> Iterator[defs.OpSchema]:
         ints="num_heads! unidirectional do_rotary past_present_share_buffer",
         floats="scale mask_filter_value",
     )
+
+
+def _products_in_blocks() -> Iterator[defs.OpSchema]:
     yield _schema(
         "MatMulNBits",
         "A B:u8 scales zero_points?:zeros g_idx?:i32 bias?",
@@ -396,7 +399,7 @@ def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
     families = (
         *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
-        *(_quantized, _integer_cells, _integer_products, _experts, _texts),
+        *(_quantized, _integer_cells, _integer_products, _products_in_blocks, _experts, _texts),
     )
     return tuple(schema for family in families for schema in family())
 
