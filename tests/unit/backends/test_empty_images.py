@@ -17,6 +17,7 @@ from glowpy.support.symbolic import symbol
 OPERATORS = {
     "convolution": "Conv<pads=[1,1,1,1]>(x, full)",
     "pointwise": "Conv(x, point)",
+    "every second pixel": "Conv<strides=[2,2]>(x, point)",
     "grouped": "Conv<pads=[1,1,1,1], group=2>(x, half)",
     "depthwise": "Conv<pads=[1,1,1,1], group=8>(x, deep)",
     "strided depthwise": "Conv<pads=[1,1,1,1], strides=[2,2], group=8>(x, deep)",

@@ -79,7 +79,7 @@ from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import Expr, ceil_div, likely_extent, product, static
+from glowpy.support.symbolic import Expr, ceil_div, greatest, likely_extent, product, static
 
 __all__ = ["PackProductsPass", "is_packed"]
 
@@ -179,7 +179,8 @@ class PackProductsPass(RewritePass):
             f, n.name, n.type, n.input, packed, n.bias, zeros,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
-            line=n.type.shape[2] if decision.line == n.type.likely[2] else decision.line,
+            line=greatest(n.type.shape[2], 1)  # a line of no pixels divides nothing
+            if decision.line == n.type.likely[2] else decision.line,
             slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, n.type),
         )  # fmt: skip
 
