@@ -345,13 +345,20 @@ def _bounds(dim: Dim, depth: int = 0) -> tuple[int, int]:
 
 
 def _without_least(dim: Expr) -> Dim:
-    """The same with a + b - max(a, b) for min(a, b) where max(a, b) occurs as well: both follow from one of them."""
+    """The same with a + b - max(a, b) for min(a, b) where max(a, b) occurs as well: both follow from one of them.
+
+    The one may be of choices that are as much more than those of the other.
+    """
     atoms = {atom for factors, _ in dim.terms for atom in factors if isinstance(atom, Extreme)}
+    pairs = [atom for atom in atoms if len(atom.choices) == 2]
     others: dict[Atom, Dim] = {}
-    for atom in atoms:
-        maximum = Extreme("max", atom.choices)
-        if atom.name == "min" and len(atom.choices) == 2 and maximum in atoms:
-            others[atom] = atom.choices[0] + atom.choices[1] - _sum([((maximum,), 1)])
+    for minimum in (atom for atom in pairs if atom.name == "min"):
+        for maximum in (atom for atom in pairs if atom.name == "max"):
+            (a, b), (c, d) = minimum.choices, maximum.choices
+            if a - c == b - d or a - d == b - c:
+                others[minimum] = (
+                    a + b - _sum([((maximum,), 1)]) - (a - c if a - c == b - d else a - d)
+                )
     if not others:
         return dim
     total: Dim = 0

@@ -403,13 +403,26 @@ def _padded(n: OnnxNode, pads: Sequence[Dim], value: float) -> Value:
     if mode == "constant":
         if isinstance(value, int) and int(float(value)) != value:
             raise n.unsupported(f"a pad value that needs more than 53 bits ({value})")
-        return n.f.create_pad(n.name, n.input(0), tuple(pads), float(value)).result
+        return _filled(n, pads, float(value))
     if mode not in _REPEATING:
         raise n.unsupported(f"mode '{mode}'")
     result: Value = n.value(0)
     for axis in range(type.rank):
         result = _repeated(n, result, axis, pads[axis], pads[rank + axis], mode)
     return result
+
+
+def _filled(n: OnnxNode, pads: Sequence[Dim], fill: float) -> Value:
+    """Pads of one number. What is cropped where nobody can prove that the rest lies inside is picked by indices."""
+    result, own = n.value(0), list(pads)
+    for axis, size in enumerate(result.type.shape):
+        begin, end = pads[axis], pads[len(pads) // 2 + axis]
+        first, kept = greatest(-begin, 0), size + least(begin, 0) + least(end, 0)
+        if not is_inside(size, first, kept, 1) and highest(kept) >= 0:
+            result = _part(n, result, axis, first, greatest(kept, 0), 1)
+            own[axis], own[len(pads) // 2 + axis] = greatest(begin, 0), greatest(end, 0)
+    operand = n.operand(result, n.proto.input[0])
+    return n.f.create_pad(n.name, operand, tuple(own), fill).result
 
 
 def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: str) -> Value:

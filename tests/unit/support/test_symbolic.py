@@ -120,6 +120,7 @@ def test_what_is_known_of_two_holds(left: Pair, right: Pair, extents: Numbers) -
         (300 * SEQ // BATCH * BATCH, 300 * SEQ),
         (BATCH * least(SEQ, PAST), BATCH * SEQ),
         (greatest(5, SEQ) - SEQ + 2 * least(5, SEQ), 10),
+        (greatest(5, SEQ) - SEQ + 2 * least(0, SEQ - 5), 0),
         (SEQ, greatest(5, SEQ) * BATCH),
     ],
     ids=str,
