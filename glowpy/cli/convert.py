@@ -28,7 +28,7 @@ from glowpy.support.errors import UserError
 __all__ = ["DECIBELS", "convert"]
 
 DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
-"""What every output of floats has at least: errors of a thirtieth and of a tenth. Most models have twice as many."""
+"""What every output of floats has at least: errors of a thirtieth and of a tenth."""
 
 
 @click.command(cls=Verb)
