@@ -75,6 +75,8 @@ def solutions(difference: Dim) -> Iterator[tuple[str, Dim]]:
     symbols = symbols_of([difference])
     for name in symbols:
         meaning = _solved_for(difference, name)
+        if meaning is None and symbols[name].high == 1 and _is_never_0(difference, name):
+            meaning = 1
         if meaning is not None and lowest(meaning) >= 0:
             yield name, meaning
     for name, other in permutations(symbols, 2):
@@ -82,6 +84,12 @@ def solutions(difference: Dim) -> Iterator[tuple[str, Dim]]:
         meaning = symbol(other, one.low, one.high, one.likely)
         if substituted(difference, {name: meaning}) == 0:
             yield name, meaning
+
+
+def _is_never_0(difference: Dim, name: str) -> bool:
+    """Whether a difference is never 0 where a symbol is."""
+    rest = substituted(difference, {name: 0})
+    return lowest(rest) > 0 or highest(rest) < 0
 
 
 def _multiple(difference: Dim) -> dict[str, Dim]:

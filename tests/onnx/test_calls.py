@@ -523,7 +523,7 @@ net (float[3, 4] x) => (float[3, 4] y)
 
 @pytest.mark.filterwarnings("ignore:code is compiled for each value")
 def test_rows_of_a_loop_are_taken_one_by_one() -> None:
-    """Nothing says while compiling that Slice(x, i, i + 1) has one row; the number of a round may be a vector."""
+    """That Slice(x, i, i + 1) has one row follows from how many rounds there are; their number may be a vector."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     (y,) = glowpy.InferenceSession(model_of(ROW_BY_ROW)).run(None, {"x": x})
     np.testing.assert_array_equal(y, x)

@@ -177,3 +177,71 @@ def test_a_session_with_state_supposes_nothing() -> None:
     for step, number in enumerate((3, 4, 3)):
         assert session.run(["y"], {"ids": np.array([number])})[0].shape == (number,)
         assert session.get_state()["past"].shape == (step + 1,)
+
+
+ROWS = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] four = {4}"
+"""Constants that the next models read."""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "e = Add (i, one) s = Slice (x, i, e, zero) o = Reshape (s, four)",
+        "j = Cast <to = 6> (i) u = Cast <to = 6> (one) k = Add (j, u) z = Cast <to = 6> (zero) "
+        "s = Slice (x, j, k, z) o = Reshape (s, four)",
+        "b = Concat <axis = 0> (i, zero) j = Add (one, i) e = Concat <axis = 0> (j, four) "
+        "s = Slice (x, b, e) o = Reshape (s, four)",
+        "e = Add (i, one) p = Neg (i) q = Sub (p, one) b = Sub (i, two) m = Sub (b, q) z = Sub (m, i) "
+        "k = Add (z, one) s = Slice (x, i, k, zero) o = ReduceSum <keepdims = 0> (s, zero)",
+        "b = Mul (i, two) j = Add (i, one) e = Mul (two, j) m = Sub (one, two) s = Slice (x, e, b, zero, m) "
+        "o = ReduceSum <keepdims = 0> (s, zero)",
+    ],
+)
+def test_rows_that_the_number_of_a_round_chooses(steps: str) -> None:
+    """How far apart the ends of a slice are is known, and so is how many rows there are, or how many at most."""
+    text = f"""net (float[n, 4] x) => (float[n, 4] y) <{ROWS}, bool t = {{1}}> {{
+        h = Shape <start = 0, end = 1> (x) c = Squeeze (h)
+        y = Loop (c, t) < body = row (int64[1] i, bool c) => (bool d, float[4] o) {{ d = Identity (c) {steps} }} >
+    }}"""
+    feeds = [{"x": np.arange(4.0 * n, dtype=np.float32).reshape(n, 4)} for n in (3, 5, 4)]
+    check(text, feeds, "interpreter")
+
+
+def test_row_that_an_input_chooses() -> None:
+    """A slice of one row at most is supposed to be one, whatever else is open; another number of rows voids that."""
+    text = f"""net (float[n, m] x, int64[k] i) => (float[4] y) <{ROWS}> {{
+        e = Add (i, one) s = Slice (x, i, e, zero) y = Reshape (s, four)
+    }}"""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    feeds = [{"x": x, "i": np.array([i])} for i in (0, 2, 1, -2)]
+    check(text, feeds, "interpreter")
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    session.run(None, feeds[0])
+    with pytest.raises(UserError, match="Reshape"):
+        session.run(None, {"x": x, "i": np.array([3])})
+    np.testing.assert_array_equal(session.run(None, feeds[1])[0], x[2])
+
+
+def test_places_that_are_sliced_themselves() -> None:
+    """How many numbers a slice starts from is supposed to be as many as the axes that it is told."""
+    text = f"""net (float[n, 4] x, int64[k] places, int64[1] i) => (float[m, 4] y) <{ROWS}> {{
+        j = Add (i, one) b = Slice (places, i, j) e = Add (b, two) y = Slice (x, b, e, zero)
+    }}"""
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    places = np.array([3, 0, 4])
+    check(text, [{"x": x, "places": places, "i": np.array([i])} for i in (0, 1, 2)], "interpreter")
+
+
+def test_round_of_a_session_takes_a_row() -> None:
+    """What runs by rounds, as nothing says how many there are, has code for all of them."""
+    text = f"""net (float[n, m] x, int64 c) => (float[r, 4] y) <{ROWS}, bool t = {{1}}> {{
+        y = Loop (c, t) < body = row (int64[1] i, bool c) => (bool d, float[4] o) {{
+            d = Identity (c) e = Add (i, one) s = Slice (x, i, e, zero) o = Reshape (s, four) }} >
+    }}"""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for count in (1, 3, 2):
+            (y,) = session.run(None, {"x": x, "c": np.array(count)})
+            np.testing.assert_array_equal(y, x[:count])

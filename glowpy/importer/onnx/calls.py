@@ -15,7 +15,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.calls import in_place_of_loop
-from glowpy.graph.node import NodeValue, Storage, Variable
+from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import LoopNode
 from glowpy.importer.onnx.bodies import (
     check_branches,
@@ -138,14 +138,26 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
     if value is None:
         return _Rounds(n.operand(Tensor.of(np.array(_ALWAYS)), "limit"), None, None)
     if isinstance(value, NodeValue):
-        _, high = bounds_of(value)
-        most = None if high is None else max(high, 0)
-        return _Rounds(_scalar(n, value, "the number of rounds"), None, most)
-    (rounds,) = value.array.reshape(-1).tolist()
+        return _Rounds(_scalar(n, value, "the number of rounds"), None, _most_rounds(value))
     known = value if isinstance(value, Tensor) else n.operand(value, "limit")
     operand = _scalar(n, known, "the number of rounds")
-    exact: Dim = max(rounds, 0) if isinstance(rounds, int) else rounds
-    return _Rounds(operand, exact, None if highest(exact) > _MOST else exact)
+    return _Rounds(operand, _exact_rounds(value), _most_rounds(value))
+
+
+def _exact_rounds(value: Tensor | SymbolicTensor) -> Dim:
+    (rounds,) = value.array.reshape(-1).tolist()
+    return max(rounds, 0) if isinstance(rounds, int) else rounds
+
+
+def _most_rounds(value: Value | SymbolicTensor | None) -> Dim | None:
+    """How often a loop runs at most, where that says how much room there has to be."""
+    if value is None:
+        return None
+    if isinstance(value, NodeValue):
+        _, high = bounds_of(value)
+        return None if high is None else max(high, 0)
+    exact = _exact_rounds(value)
+    return None if highest(exact) > _MOST else exact
 
 
 class _ChangingError(RoundsError):
@@ -164,7 +176,7 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
     check_truth(keep.type, "the condition")
     try:
-        body, first, checks, endless = _body(n, graph)
+        body, first, checks, endless = _body(n, graph, _most_rounds(limit))
     except _ChangingError as error:
         for what, value in (("the number of rounds", limit), ("the condition", keep)):
             if isinstance(value, NodeValue):
@@ -176,15 +188,17 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     return _looped(n, body, first, keep, limit, checks, endless=endless)
 
 
-def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue], list[str], bool]:
+def _body(
+    n: OnnxNode, graph: onnx.GraphProto, most: Dim | None
+) -> tuple[Subgraph, list[NodeValue], list[str], bool]:
     """The body as a function, what is carried into its first round, its checks, and whether it never ends the loop.
 
-    The condition that a body takes is true whenever it runs.
+    The condition that a body takes is true whenever it runs, for `most` rounds at most.
     """
     first = [_first(n, index) for index in range(2, n.num_inputs)]
     names = [info.name for info in graph.input]
     body = Subgraph(n, f"{n.name}_body")
-    round = body.placeholder("round", _NUMBER)
+    round = _round(body, most)
     body.bind(names[0], _declared(body.node, round.value, graph.input[0]))
     body.bind(names[1], _declared(body.node, Tensor.of(np.array(True)), graph.input[1]))
     carried = [body.variable(name, v.type) for name, v in zip(names[2:], first, strict=True)]
@@ -202,6 +216,14 @@ def _body(n: OnnxNode, graph: onnx.GraphProto) -> tuple[Subgraph, list[NodeValue
     keep = body.give(_truth(body, goes_on), "keep")
     body.f.gives = [keep, *carried, *checks, *gives[len(carried) :]]
     return body, first, [*checks.values()], _is_true(goes_on)
+
+
+def _round(body: Subgraph, most: Dim | None) -> Placeholder:
+    """What tells a body the number of its round."""
+    round = body.placeholder("round", _NUMBER)
+    if most is not None:
+        body.scope.rounds[round.value] = most
+    return round
 
 
 def _given(
@@ -437,7 +459,7 @@ def _scanned(
     length = one_length([value.type.shape[0] for value in scanned])
     first = [n.operand(value) for value in states]
     body = Subgraph(n, f"{n.name}_body")
-    round = body.placeholder("round", _NUMBER)
+    round = _round(body, length)
     inner, names = body.node, [info.name for info in graph.input]
     carried = [body.variable(name, v.type) for name, v in zip(names, first, strict=False)]
     values: list[Value] = [variable.value for variable in carried]

@@ -1,7 +1,8 @@
 """Slices and shapes that elements decide: what is computed of them at run time, and within which bounds.
 
-Where a slice ends is clamped into what is sliced, and so has a bound. Other extents need one that follows from how they
-are computed: `bounds_of` looks at that. What has none must be known while compiling.
+Where a slice ends is clamped into what is sliced, and so has a bound; `Slice(x, i, i + 1)` has one row at most, and
+exactly one where `i` is the number of one of as many rounds as there are rows. Other extents need a bound that follows
+from how they are computed: `bounds_of` looks at that. What has none must be known while compiling.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import is_same_shape, normalize_axis
+from glowpy.core.shape import is_same, is_same_shape, normalize_axis
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode, ExtentsNode, ReshapeNode
 from glowpy.importer.onnx.bounds import bounds_of
 from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
+from glowpy.importer.onnx.distances import distance_between, is_known_within
 from glowpy.importer.onnx.node import OnnxNode, Value
 from glowpy.importer.onnx.numbers import Numbers
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, ceil_div, highest, least, static
+from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest, static
 
 __all__ = ["computed_slices", "dims_of"]
 
@@ -30,6 +32,9 @@ def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int
     starts, ends = (convert(n, n.value(index), ElemKind.I64) for index in (1, 2))
     if starts.type.rank != 1 or not is_same_shape(starts.type.shape, ends.type.shape):
         raise UserError(f"expected vectors as starts and ends, got {starts.type} and {ends.type}")
+    numbers = axes if axes is not None else steps
+    if numbers is not None and not is_same(starts.type.count, len(numbers)):
+        raise UserError(f"expected {len(numbers)} starts and ends, got {starts.type}")
     (length,) = starts.type.extents
     axes = range(length) if axes is None else axes
     steps = [1] * length if steps is None else steps
@@ -48,14 +53,28 @@ def _sliced(n: OnnxNode, value: Value, axis: int, begin: Value, end: Value, step
     step = max(min(step, whole), -whole)
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first = _clamped(Numbers(n, begin), size, least(0, high), high)
-    last = _clamped(Numbers(n, end), size, low, high)
-    distance = last - first if step > 0 else first - last
-    extent = _found(n, distance.at_least(0), abs(step), highest(size))
+    span, is_exact = _known_span(n, begin, end, step, size)
+    extent = ceil_div(span, abs(step))
+    if not is_exact:
+        last = _clamped(Numbers(n, end), size, low, high)
+        distance = (last - first if step > 0 else first - last).at_least(0)
+        extent = _found(n, distance, abs(step), min(highest(span), highest(size)))
     if first.known == 0 and step == 1 and isinstance(size, int):
         return slice_axis(n, value, axis, 0, extent, 1)
     shape = (*value.type.shape[:axis], extent, *value.type.shape[axis + 1 :])
     type, start = value.type.with_shape(shape), first.operand
     return n.f.create_dynamic_slice(n.name, type, n.operand(value), start, axis, step).result
+
+
+def _known_span(n: OnnxNode, begin: Value, end: Value, step: int, size: Dim) -> tuple[Dim, bool]:
+    """From how many elements a slice takes its own at most, and whether it is known that it is from so many."""
+    near, far = (begin, end) if step > 0 else (end, begin)
+    span = distance_between(n.scope, near, far)
+    if span is None or lowest(span) < 0:  # one end may count from the end
+        return size, False
+    last = size if step > 0 else size - 1
+    is_inside = all(is_known_within(n.scope, place, 0, last) for place in (near, far))
+    return span, is_inside
 
 
 def _clamped(place: Numbers, size: Dim, low: Dim, high: Dim) -> Numbers:

@@ -216,6 +216,8 @@ class Scope:
     found: Found = field(default_factory=Found)
     origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
     """What the placeholders of functions that are called stand for; None for what changes from round to round."""
+    rounds: dict[NodeValue, Dim] = field(default_factory=dict)
+    """Of values that are the number of a round, how many rounds there are at most."""
     settled: set[NodeValue] = field(default_factory=set)
     """Values that follow from constants alone, and are no tensors: see `settled`."""
     checks: list[Check] | None = None
