@@ -23,10 +23,7 @@ from glowpy.assumptions import Assumptions, Plan
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with, compile_or_recall
-from glowpy.executable import (
-    CompiledFunction,
-    Observer,
-)
+from glowpy.executable import CompiledFunction, Observer, given_inputs
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.hosted import Hosted
@@ -380,6 +377,8 @@ class InferenceSession(ProcessBound):
             return self._rounds.run(names, input_feed, out)
         if self._state.pairs:
             outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
+        elif (latest := self._latest(feeds)) is not None:
+            outputs = latest(given_inputs(latest, feeds), out)
         else:
             try:
                 ways = partial(self._for, feeds), partial(self._for_elements, feeds)
@@ -394,6 +393,14 @@ class InferenceSession(ProcessBound):
             outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
             for name in names
         ]
+
+    def _latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
+        """What an equal call has run, if nothing has to be asked about its inputs or its outputs."""
+        if self._values:
+            return None
+        shapes = tuple([(name, array.shape) for name, array in feeds.items()])
+        function = self._specialisations.latest((shapes, ()))
+        return None if function is not None and function.supposed else function
 
     def _exceeded(self, function: CompiledFunction, others: Mapping[str, int]) -> bool:
         """Whether a run has found extents that are beyond their limits, which are higher now."""
@@ -483,24 +490,16 @@ class InferenceSession(ProcessBound):
         self._assumptions.move_to_end(known)
         return self._assumptions[known]
 
-    def _at_hand(
-        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], known: Hashable
-    ) -> CompiledFunction | None:
-        """What is found without a search."""
-        function = self._specialisations.latest((shapes, known))
-        sole = self._specialisations.sole if function is None else None
-        if sole is not None and sole[0][1] == known and sole[0][0].admits(dict(shapes)):
-            self._specialisations.note((shapes, known), sole[1])
-            return sole[1]
-        return function
-
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
         """What was compiled for ranges that have these shapes, perhaps now."""
         known = key_of(values)
         call = shapes, known
-        if (function := self._at_hand(shapes, known)) is not None:
+        function = self._specialisations.at_hand(
+            call, lambda key: key[1] == known and key[0].admits(dict(shapes))
+        )
+        if function is not None:
             return function
         before: Assumptions | None = None  # what this call assumes and learns
         needed: ValueNeededError | None = None  # what is supposed of elements in place of it

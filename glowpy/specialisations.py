@@ -73,21 +73,21 @@ class Specialisations(Generic[K]):
                 self._drop(key)
 
     def latest(self, call: Hashable) -> CompiledFunction | None:
-        """The function of the last `get`, if that was for an equal call, or of an equal one that was noted since."""
+        """The function of the last `get`, if that was for an equal call, or the only one, which was `at_hand`."""
         return self._calls.get(call)
 
-    def note(self, call: Hashable, function: CompiledFunction) -> None:
-        """Remembers a call that the only function is for."""
+    def at_hand(self, call: Hashable, is_for: Callable[[K], bool]) -> CompiledFunction | None:
+        """The latest, or the only function there is, if it `is_for` this call: found without the lock."""
+        function = self._calls.get(call)
+        sole = self._sole if function is None else None
+        if sole is None or not is_for(sole[0]):
+            return function
         with self._lock:
-            if self._sole is not None and self._sole[1] is function:
+            if self._sole is sole:  # another thread may have dropped it
                 if len(self._calls) == _MOST_CALLS:
                     self._calls = {}
-                self._calls[call] = function
-
-    @property
-    def sole(self) -> tuple[K, CompiledFunction] | None:
-        """The only function, with its key, if there was no other one at the last `get`; found without the lock."""
-        return self._sole
+                self._calls[call] = sole[1]
+        return sole[1]
 
     def get(self, key: K, call: Hashable, compile: Compile) -> CompiledFunction:
         """The function of that key, for a call; compiled by this thread while others that want the same wait.

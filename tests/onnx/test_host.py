@@ -66,6 +66,79 @@ def test_few_parts_are_compiled() -> None:
     assert kinds == [HostStep, HostStep, Segment, HostStep]
 
 
+def kinds(proto: onnx.ModelProto) -> list[str]:
+    """What its steps are: operators of the session's, and segments with their operators."""
+    opened = open_model(proto)
+    assert isinstance(opened, HostModel)
+    return [
+        "+".join(node.op_type for node in step.source.proto.graph.node)
+        if isinstance(step, Segment)
+        else step.node.op_type
+        for step in opened.plan.steps
+    ]
+
+
+def columns(*, early: bool) -> onnx.ModelProto:
+    """Numbers and categories side by side, as pipelines of tables have them; `early` numbers choose a label as well."""
+    nodes = [
+        helper.make_node("Concat", ["x0", "x1"], ["numbers"], axis=1),
+        helper.make_node("Mul", ["numbers", "numbers"], ["squares"]),
+        helper.make_node("OneHotEncoder", ["x2"], ["hot"], domain=ML, cats_strings=["a", "b"]),
+        helper.make_node("Reshape", ["hot", "flat"], ["category"]),
+        helper.make_node("Concat", ["squares", "category"], ["y"], axis=1),
+        helper.make_node("ArgMax", ["numbers"], ["best"], axis=1, keepdims=0),
+        helper.make_node(
+            "LabelEncoder", ["best"], ["label"], domain=ML, keys_int64s=[0, 1], values_strings=["N", "V"]
+        ),
+    ]  # fmt: skip
+    inputs = [
+        *(tensor(name, FLOAT, ["n", 1]) for name in ("x0", "x1")),
+        tensor("x2", STRING, ["n", 1]),
+    ]
+    outputs = [tensor("y", FLOAT), *([tensor("label", STRING)] if early else [])]
+    return model(nodes if early else nodes[:-2], inputs, outputs, {"flat": np.array([-1, 2])})
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_machine_code_waits_where_nothing_is_needed_before(early: bool) -> None:
+    """One segment, unless the session needs what the first one computes for a label."""
+    proto = columns(early=early)
+    first = ["Concat+Mul+ArgMax"] if early else []
+    last = ["Reshape", "Concat"] if early else ["Concat", "Mul", "Reshape", "Concat"]
+    steps = kinds(proto)
+    assert [step for step in steps if "+" in step][: len(first)] == first
+    assert sorted(steps[-1].split("+")) == sorted(["OneHotEncoder", *last])
+    assert sum("+" in step for step in steps) == len(first) + 1
+    for n in (1, 3):
+        check(proto, f32([[1.5]] * n), f32([[2.5]] * n), texts(*"bca"[:n], shape=(n, 1)))
+
+
+def test_identities_of_what_the_session_has() -> None:
+    """They are the session's, unless machine code reads them, and outputs are arrays of their own."""
+    lookup = helper.make_node(
+        "LabelEncoder", ["x0"], ["number"], domain=ML, keys_strings=["a", "b"], values_int64s=[3, 4]
+    )
+    nodes = [
+        lookup,
+        helper.make_node("Identity", ["number"], ["same"]),
+        helper.make_node("Identity", ["same"], ["again"]),
+        helper.make_node("Identity", ["x0"], ["text"]),
+        helper.make_node("Identity", ["number"], ["read"]),
+        helper.make_node("Neg", ["read"], ["y"]),
+    ]
+    outputs = [
+        *(tensor(name, INT64) for name in ("number", "same", "again", "y")),
+        tensor("text", STRING),
+    ]
+    proto = model(nodes, [tensor("x0", STRING, [None])], outputs, opset=13)
+    assert sorted(kinds(proto)) == sorted(["LabelEncoder", *["Identity"] * 3, "Identity+Neg"])
+    x = texts("b", "a", "q")
+    check(proto, x)
+    arrays = run(proto, x0=x)
+    for index, array in enumerate(arrays):
+        assert not any(np.shares_memory(array, other) for other in [x, *arrays[:index]])
+
+
 @pytest.mark.parametrize(
     ("attributes", "given", "expected"),
     [

@@ -19,9 +19,10 @@ __all__: list[str] = []
 ML = "ai.onnx.ml"
 
 
-@on_host("Identity", since=14)
+@on_host("Identity")
 def _identity(n: HostNode) -> Callable[[HostValue], HostValue]:
-    return lambda value: value
+    """An array of its own, which is the caller's if it is an output."""
+    return lambda value: value.copy() if isinstance(value, np.ndarray) else value
 
 
 # Sequences.

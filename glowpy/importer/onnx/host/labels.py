@@ -20,11 +20,15 @@ def _lookup(keys: Sequence[Any], values: Array, default: Any) -> Callable[[Array
     """The value at each key, and the default for all else; NaN is equal to NaN."""
     if len(keys) != len(values):
         raise UserError(f"expected a value for each key, got {len(keys)} and {len(values)}")
-    known = {_key(key): value for key, value in zip(keys, values, strict=True)}
+    known = {_key(key): value for key, value in zip(keys, values.tolist(), strict=True)}
+    of_floats = any(isinstance(key, float) for key in keys)
 
     def compute(input: Array) -> Array:
-        result = np.empty(input.size, values.dtype)
-        result[:] = [known.get(_key(item), default) for item in input.reshape(-1).tolist()]
+        items = input.reshape(-1).tolist()
+        if of_floats:
+            items = [_key(item) for item in items]
+        result = np.empty(len(items), values.dtype)
+        result[:] = [known.get(item, default) for item in items]
         return result.reshape(input.shape)
 
     return compute

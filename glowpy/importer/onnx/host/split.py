@@ -299,7 +299,27 @@ class _Split:
                 crossing = self._crossing(hosted, structured)
                 hosted |= crossing
                 grown = bool(crossing)
-        return hosted
+        return hosted | self._copies(hosted) if hosted else hosted
+
+    def _copies(self, hosted: set[int]) -> set[int]:
+        """Identities between values of the session's: nothing is worth calling machine code for."""
+        copies: set[int] = set()
+        for index in reversed(range(len(self.nodes))):
+            node = self.nodes[index]
+            if node.op_type != "Identity" or domain_of(node.domain) or self._sequences(index):
+                continue
+            if not self.readers[index] <= hosted | copies:
+                continue
+            source = node.input[0]
+            while (maker := self.makers.get(source)) is not None and maker not in hosted:
+                if self.nodes[maker].op_type != "Identity":
+                    break
+                source = self.nodes[maker].input[0]
+            type = self.types.get(node.input[0])
+            own = source not in self.stored if maker is None else maker in hosted
+            if own or (type is not None and is_strings(type)):
+                copies.add(index)
+        return copies
 
     def _is_hosts(self, index: int) -> bool:
         """Whether a node has values that are no numbers, and no sequences of such."""
@@ -400,7 +420,27 @@ class _Split:
             makers = [self.makers[name] for name in reads if name in self.makers]
             phase = max([phases[maker] for maker in makers], default=0)
             phases.append(phase | 1 if index in hosted else phase + phase % 2)
+        self._delay(phases)
         return phases
+
+    def _delay(self, phases: list[int]) -> None:
+        """Lets a phase wait for the next one of machine code where the session needs nothing of it before that."""
+        for phase in range(max(phases, default=0) // 2 * 2, -1, -2):
+            members = {index for index, own in enumerate(phases) if own == phase}
+            readers = {reader for index in members for reader in self.readers[index]} - members
+            next_phase = min([phases[reader] & ~1 for reader in readers], default=phase)
+            for index in members if next_phase > phase else ():
+                phases[index] = next_phase
+
+    @cached_property
+    def readers(self) -> list[set[int]]:
+        """The nodes that read something of each node's."""
+        readers: list[set[int]] = [set() for _ in self.nodes]
+        for index, reads in enumerate(self.reads):
+            for name in reads:
+                if name in self.makers:
+                    readers[self.makers[name]].add(index)
+        return readers
 
     @cached_property
     def _repeated(self) -> set[int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -175,7 +176,11 @@ class HostInfo:
 
     def value(self, given: object) -> HostValue:
         """What is given for an input, as it is kept. Raises UserError if it is of another type."""
-        return _value(f"'{self.name}'", self.proto, given)
+        return self._taking(f"'{self.name}'", given)
+
+    @cached_property
+    def _taking(self) -> _Taking:
+        return _taking(self.proto)
 
     def plain(self, content: object) -> HostValue:
         """What JSON spells: lists for arrays and sequences, objects for maps, null for an empty optional.
@@ -185,26 +190,51 @@ class HostInfo:
         return _plain(f"'{self.name}'", self.proto, content)
 
 
-def _value(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
-    if type.HasField("optional_type"):
-        return None if given is None else _value(what, type.optional_type.elem_type, given)
-    if type.HasField("sequence_type"):
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise UserError(f"{what}: expected a list for {spelled(type)}, got {_kind(given)}")
-        inner = type.sequence_type.elem_type
-        return [_value(f"{what}[{i}]", inner, item) for i, item in enumerate(given)]
-    if type.HasField("map_type"):
-        if not isinstance(given, Mapping):
-            raise UserError(f"{what}: expected a dict for {spelled(type)}, got {_kind(given)}")
-        inner = type.map_type.value_type
-        return {key: _scalar(f"{what}[{key!r}]", inner, item) for key, item in given.items()}
+_Taking: TypeAlias = Callable[[str, Any], HostValue]
+"""Makes a value of what is given; the text is what messages call it."""
+
+
+def _taking(type: onnx.TypeProto) -> _Taking:
+    """What takes values of a type, which is asked only once: every run takes some."""
+    match type.WhichOneof("value"):
+        case "optional_type":
+            inner = _taking(type.optional_type.elem_type)
+            return lambda what, given: None if given is None else inner(what, given)
+        case "sequence_type":
+            return partial(_sequence, type, _taking(type.sequence_type.elem_type))
+        case "map_type":
+            return partial(_map, type)
+        case _:
+            return _tensors(type)
+
+
+def _tensors(type: onnx.TypeProto) -> _Taking:
+    """The same for arrays."""
+    checked = _checking(declared_shape(type.tensor_type))
     if is_strings(type):
-        return _checked(what, type, strings(what, given))
-    array = np.asarray(given)
+        return lambda what, given: checked(what, strings(what, given))
     dtype = dtype_of(type.tensor_type.elem_type)
-    if array.dtype != dtype:
-        raise UserError(f"{what}: expected {dtype}, got {array.dtype}")
-    return _checked(what, type, array)
+
+    def numbers(what: str, given: object) -> Array:
+        array = np.asarray(given)
+        if array.dtype != dtype:
+            raise UserError(f"{what}: expected {dtype}, got {array.dtype}")
+        return checked(what, array)
+
+    return numbers
+
+
+def _sequence(type: onnx.TypeProto, inner: _Taking, what: str, given: Any) -> list[HostValue]:
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise UserError(f"{what}: expected a list for {spelled(type)}, got {_kind(given)}")
+    return [inner(f"{what}[{i}]", item) for i, item in enumerate(given)]
+
+
+def _map(type: onnx.TypeProto, what: str, given: Any) -> dict[Any, HostValue]:
+    if not isinstance(given, Mapping):
+        raise UserError(f"{what}: expected a dict for {spelled(type)}, got {_kind(given)}")
+    inner = type.map_type.value_type
+    return {key: _scalar(f"{what}[{key!r}]", inner, item) for key, item in given.items()}
 
 
 def _plain(what: str, type: onnx.TypeProto, content: Any) -> HostValue:
@@ -258,17 +288,21 @@ def _scalar(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
     raise UserError(f"{what}: expected a value of {spelled(type)}, got {_kind(given)}")
 
 
-def _checked(what: str, type: onnx.TypeProto, array: Array) -> Array:
-    """The array, if the declared shape leaves room for it."""
-    shape = declared_shape(type.tensor_type)
-    if shape is not None:
-        fits = all(
-            not isinstance(d, int) or d == s for d, s in zip(shape, array.shape, strict=False)
-        )
-        if len(shape) != array.ndim or not fits:
-            declared, got = spelled_shape(shape), spelled_shape(array.shape)
+def _checking(shape: list[DeclaredDim] | None) -> Callable[[str, Array], Array]:
+    """What gives an array back, or raises UserError if the declared shape leaves no room for it."""
+    if shape is None:
+        return lambda what, array: array
+    axes = [axis for axis, dim in enumerate(shape) if isinstance(dim, int)]
+    sizes = [shape[axis] for axis in axes]
+
+    def checked(what: str, array: Array) -> Array:
+        given = array.shape
+        if len(given) != len(shape) or [given[axis] for axis in axes] != sizes:
+            declared, got = spelled_shape(shape), spelled_shape(given)
             raise UserError(f"{what}: expected the shape {declared}, got {got}")
-    return array
+        return array
+
+    return checked
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -283,19 +317,26 @@ def strings(what: str, given: object) -> Array:
     array: Array = np.asarray(given) if isinstance(given, np.ndarray) else np.array(given, object)
     if array.dtype.kind not in "OUST":
         raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
-    result = np.empty(array.shape, object)
-    for index, item in enumerate(array.flat):
-        if isinstance(item, bytes):
-            try:
-                item = item.decode()
-            except UnicodeDecodeError:
-                raise UserError(f"{what}: expected strings in UTF-8, got {item[:40]!r}") from None
-        if not isinstance(item, str):
-            raise UserError(f"{what}: expected strings, got {_kind(item)}")
-        if _SURROGATE.search(item):
-            raise UserError(f"{what}: expected text that UTF-8 can spell, got {item[:40]!a}")
-        result.flat[index] = str(item)
-    return result
+    result = np.empty(array.size, object)
+    result[:] = [
+        item if type(item) is str and item.isascii() else _text(what, item)
+        for item in array.reshape(-1).tolist()
+    ]
+    return result.reshape(array.shape)
+
+
+def _text(what: str, item: Any) -> str:
+    """A string as Python has it. Raises UserError for anything else."""
+    if isinstance(item, bytes):
+        try:
+            item = item.decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{what}: expected strings in UTF-8, got {item[:40]!r}") from None
+    if not isinstance(item, str):
+        raise UserError(f"{what}: expected strings, got {_kind(item)}")
+    if _SURROGATE.search(item):
+        raise UserError(f"{what}: expected text that UTF-8 can spell, got {item[:40]!a}")
+    return str(item)
 
 
 def _kind(given: object) -> str:
