@@ -135,7 +135,7 @@ NORMS = [
     node("GroupNormalization", [X, floats(3), floats(1)], "3 elements as input 2", num_groups=1),
     node("LayerNormalization", [X, floats(4)], "axis between -3 and 2, got 3", axis=3),
     node("LayerNormalization", [X, floats(2, 1, 3, 4)], "input 1 to broadcast to f32[2x3x4]"),
-    node("LayerNormalization", [X, floats(5)], "expected shapes that broadcast"),
+    node("LayerNormalization", [X, floats(5)], "input 1 to broadcast to f32[2x3x4], got f32[5]"),
     node("LayerNormalization", [X, floats(4)], "stash_type i32 is not supported", stash_type=6),
     node("MeanVarianceNormalization", [X], "axis between -3 and 2, got 3"),
     node("Softmax", [X], "axis between -3 and 2, got 3", axis=3),

@@ -12,7 +12,7 @@ from glowpy.importer.onnx.attributes import unsupported_attributes
 from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.host.node import rule_of
-from glowpy.importer.onnx.order import named_subgraphs, place_of
+from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
@@ -74,6 +74,8 @@ def node_problems(
         opsets: Those of the model, by domain.
         deferred: Takes, where it is given, what is wrong with one branch of an If whose other branch can be taken.
     """
+    if is_idle(node):
+        return []
     opset = opsets.get(domain_of(node.domain))
     reason = unsupported_reason(node, opset)
     if reason or opset is None:

@@ -260,8 +260,11 @@ def _trailing_factors(n: OnnxNode, index: int, kind: ElemKind) -> Value:
 
 @from_onnx("LayerNormalization")
 def _layer_normalization(n: OnnxNode) -> tuple[Value, ...]:
-    """The mean and the inverse deviation are results, too, of the kind that `stash_type` says."""
-    kind, x = n.type(0).kind, _stashed(n)
+    """The mean and the inverse deviation are results, too, of the kind that `stash_type` says.
+
+    Before ONNX had it, onnxruntime did: the result is of the kind of the scale, which may be another than the input's.
+    """
+    kind, x = n.type(1).kind, _stashed(n)
     moments = _moments(n, x, _trailing_axes(n))
     inverse = _inverse_root(n, moments.variance)
     normal = n.f.create_mul(f"{n.name}_standard", moments.centred, inverse).result

@@ -10,13 +10,15 @@ import onnx
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["in_order", "named_subgraphs", "names_read", "place_of", "subgraphs"]
+__all__ = ["in_order", "is_idle", "named_subgraphs", "names_read", "place_of", "subgraphs"]
 
 
 def in_order(
     graph: onnx.GraphProto, known: Container[str], file: str, within: str = ""
 ) -> tuple[list[tuple[int, onnx.NodeProto]], list[UserError]]:
     """The nodes with their positions, each after those it needs; a sorted list stays as it is. Linear time.
+
+    Those that are idle are left out.
 
     The second result is what is wrong all the same: one error of the names that are computed twice, and of those that
     nothing computes. A graph of a node is `within` that one, such as `loop/body`.
@@ -48,7 +50,13 @@ def in_order(
             loc=place_of(graph.node[stuck], stuck, file, within),
         )
     errors = [UserError.of(problems)] if problems else []
-    return [(index, graph.node[index]) for index in order], errors
+    pairs = [(index, graph.node[index]) for index in order]
+    return [(index, node) for index, node in pairs if not is_idle(node)], errors
+
+
+def is_idle(node: onnx.NodeProto) -> bool:
+    """Whether a node is none, to onnxruntime: it neither reads nor computes anything, whatever its operator is."""
+    return not node.input and not node.output and node.op_type != "Constant"
 
 
 def named_subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:

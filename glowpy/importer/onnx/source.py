@@ -24,6 +24,7 @@ from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.defaults import complete_calls
 from glowpy.importer.onnx.function_outputs import name_outputs
 from glowpy.importer.onnx.implied import imply_opsets
+from glowpy.importer.onnx.irregular import regularize
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external
@@ -114,6 +115,7 @@ def read_source(
             source = _read(Path(model))
     external = _check_texts(source)
     _check_contents(source)
+    regularize(source.proto)
     imply_opsets(source.proto, IMPLIED_OPSETS)
     for error in _version_problems(source):
         if noted is None:

@@ -97,7 +97,10 @@ def _qmoe(n: OnnxNode) -> Value:
     for index in (8, 9, 10, 13, *range(15, 21)):
         if n.has(index):
             raise n.unsupported(f"input {index} ('{n.proto.input[index]}')")
-    layers = [_packed_layer(n, *places) for places in ((2, 3, 4, 11), (5, 6, 7, 12))]
+    layers = [
+        _packed_layer(n, f"fc{number}_expert_weight_bits", *places)
+        for number, places in ((1, (2, 3, 4, 11)), (2, (5, 6, 7, 12)))
+    ]
     logits = _router(n, 1)
     given = n.has(14)
     shares, experts = _best(n, n.operand(logits), n.operand(_router(n, 14)) if given else None)
@@ -108,8 +111,12 @@ def _qmoe(n: OnnxNode) -> Value:
     return _mixed(n, layers, shares, experts)
 
 
-def _packed_layer(n: OnnxNode, weights: int, scales: int, bias: int, zeros: int) -> _Layer:
-    bits, block = n.integer("expert_weight_bits", 4), n.integer("block_size", 0)
+def _packed_layer(
+    n: OnnxNode, own_bits: str, weights: int, scales: int, bias: int, zeros: int
+) -> _Layer:
+    """A layer whose integers may be of `own_bits`, an attribute."""
+    bits = n.integer(own_bits, n.integer("expert_weight_bits", 4))
+    block = n.integer("block_size", 0)
     if bits not in (2, 4, 8) or block < 0 or (block and (block < 16 or block & (block - 1))):
         raise n.unsupported(f"{bits} bits in blocks of {block}")
     packed = n.known(weights)
@@ -273,6 +280,8 @@ def _activated(n: OnnxNode, x: NodeValue) -> NodeValue:
 def _gated(n: OnnxNode, x: NodeValue) -> NodeValue:
     if n.integer("swiglu_fusion", 0) != 1:  # as onnxruntime's kernels for the CPU
         raise n.unsupported(f"swiglu_fusion {n.integer('swiglu_fusion', 0)}")
+    if n.integer("swiglu_limit_after_activation", 0) == 1:
+        raise n.unsupported("swiglu_limit_after_activation 1, which is for GPUs")
     rows, width = x.type.shape
     pairs = reshape(n, x, (rows, width // 2, 2))
     gate, linear = (

@@ -122,7 +122,7 @@ def _activations() -> Iterator[defs.OpSchema]:
 def _normalizations() -> Iterator[defs.OpSchema]:
     form = {"ints": "axis stash_type", "floats": "epsilon"}
     own = {**form, "domain": ""}
-    yield _schema("LayerNormalization", "X Scale B?", "Y Mean?:stash InvStdDev?:stash", **own)
+    yield _schema("LayerNormalization", "X:own Scale B?", "Y Mean?:stash InvStdDev?:stash", **own)
     yield _schema("SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?:stash", **own)
     results = "output mean? inv_std_var? input_skip_bias_sum?"
     yield _schema(
@@ -340,7 +340,9 @@ def _with(name: str, ending: str) -> str:
 
 
 def _experts() -> Iterator[defs.OpSchema]:
-    routed = "k normalize_routing_weights use_sparse_mixer swiglu_fusion"
+    routed = (
+        "k normalize_routing_weights use_sparse_mixer swiglu_fusion swiglu_limit_after_activation"
+    )
     numbers = "swiglu_limit activation_alpha activation_beta"
     layers = [f"fc{i}_experts_weights{{}} {{}}fc{i}_experts_bias?" for i in (1, 2, 3)]
     plain = " ".join(text.format("?" * (i == 2), "") for i, text in enumerate(layers))
@@ -363,7 +365,8 @@ def _experts() -> Iterator[defs.OpSchema]:
         f"input router_probs {stored} {zeros} router_weights? {scales} "
         "fc1_act_block_scale?:own fc2_act_block_scale?:own",
         "output",
-        ints=f"{routed} expert_weight_bits block_size weights_prepacked",
+        ints=f"{routed} expert_weight_bits fc1_expert_weight_bits fc2_expert_weight_bits "
+        "fc3_expert_weight_bits block_size weights_prepacked accuracy_level",
         floats=numbers,
         texts="activation_type quant_type",
     )
