@@ -56,9 +56,11 @@ def _texts(name: str, value: Any) -> Any:
             f"'{name}': unexpected input data type: expected strings, got {value.dtype}"
         )
     if isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype.kind == "O"):
-        array = np.array(value, object)
-        items = [item if isinstance(item, str | bytes) else str(item) for item in array.flat]
-        return _array(items, array.shape)
+        array = np.asarray(value, object)
+        items = array.reshape(-1).tolist()
+        if {*map(type, items)} <= {str, bytes}:
+            return array
+        return _array([i if isinstance(i, str | bytes) else str(i) for i in items], array.shape)
     return value
 
 

@@ -149,7 +149,10 @@ def save_checks(scope: Scope) -> None:
 
 def raise_wrong(outputs: MutableMapping[str, Array], file: str) -> None:
     """Takes the checks out of what a network gave. Raises UserError that names the nodes with indices out of range."""
-    checks = {name: outputs.pop(name) for name in [*outputs] if name.startswith(_PREFIX)}
+    checked = [name for name in outputs if name.startswith(_PREFIX)]
+    if not checked:
+        return
+    checks = {name: outputs.pop(name) for name in checked}
     problems = [
         Diagnostic(
             f"{name.removeprefix(_PREFIX).split(' ', 1)[1]}: {_sentence(*numbers)}", Loc(file)

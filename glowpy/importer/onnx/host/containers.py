@@ -166,7 +166,16 @@ def _zip_map(n: HostNode) -> Callable[[Array], list[dict[Any, float]]]:
         rows = input.reshape(1, -1) if input.ndim == 1 else input
         if rows.ndim != 2 or rows.shape[1] != len(keys):
             raise UserError(f"expected {len(keys)} columns, got {list(input.shape)}")
-        return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
+        return maps(rows.tolist())
+
+    def maps(rows: list[list[float]]) -> list[dict[Any, float]]:
+        match keys:  # a display takes half of the time, and most classifiers have few classes
+            case [a, b]:
+                return [{a: x, b: y} for x, y in rows]
+            case [a, b, c]:
+                return [{a: x, b: y, c: z} for x, y, z in rows]
+            case _:  # to ask whether the row is as long takes as much time again
+                return [dict(zip(keys, row)) for row in rows]  # noqa: B905
 
     return compute
 

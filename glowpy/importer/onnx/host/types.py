@@ -317,11 +317,11 @@ def strings(what: str, given: object) -> Array:
     array: Array = np.asarray(given) if isinstance(given, np.ndarray) else np.array(given, object)
     if array.dtype.kind not in "OUST":
         raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
+    items = array.reshape(-1).tolist()
+    if not ({*map(type, items)} <= {str} and "".join(items).isascii()):
+        items = [_text(what, item) for item in items]
     result = np.empty(array.size, object)
-    result[:] = [
-        item if type(item) is str and item.isascii() else _text(what, item)
-        for item in array.reshape(-1).tolist()
-    ]
+    result[:] = items
     return result.reshape(array.shape)
 
 
