@@ -245,3 +245,29 @@ def test_round_of_a_session_takes_a_row() -> None:
         for count in (1, 3, 2):
             (y,) = session.run(None, {"x": x, "c": np.array(count)})
             np.testing.assert_array_equal(y, x[:count])
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@BACKENDS
+def test_regions_that_are_computed(mode: str, backend: str) -> None:
+    """Each box of a loop is cropped by the same code; a region is partly known, beyond an image, or backwards."""
+    text = f"""net (float[1, 2, 6, 5] x, float[n, 4] boxes) => (float[n, 2, 4, 7] y) <{ROWS}, bool t = {{1}},
+        float[2] o = {{0.0, 0.0}}, float[2] l = {{1.0, 1.0}}, float[0] q = {{}}, int64[4] sizes = {{1, 2, 4, 7}}> {{
+        h = Shape <start = 0, end = 1> (boxes) c = Squeeze (h)
+        y = Loop (c, t) < body = crop (int64[1] i, bool c) => (bool d, float[2, 4, 7] p) {{
+            d = Identity (c) e = Add (i, one) s = Slice (boxes, i, e, zero) b = Reshape (s, four)
+            begin = Slice (b, zero, two) end = Slice (b, two, four) r = Concat <axis = 0> (o, begin, l, end)
+            z = Resize <mode = "{mode}", coordinate_transformation_mode = "tf_crop_and_resize",
+                        extrapolation_value = 9.0> (x, r, q, sizes)
+            p = Squeeze (z, zero)
+        }} >
+    }}"""
+    boxes = [
+        [0.1, 0.2, 0.8, 0.9],
+        [0.0, 0.0, 1.0, 1.0],
+        [-0.3, 0.5, 0.4, 1.3],
+        [0.9, 0.8, 0.2, 0.1],
+    ]
+    rows = np.array(boxes, np.float32)
+    x = np.random.default_rng(0).standard_normal((1, 2, 6, 5)).astype(np.float32)
+    check(text, [{"x": x, "boxes": rows}, {"x": x, "boxes": rows[1:]}], backend)

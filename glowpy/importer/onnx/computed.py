@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same, is_same_shape, normalize_axis
+from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode, ExtentsNode, ReshapeNode
 from glowpy.importer.onnx.bounds import bounds_of
@@ -21,7 +22,7 @@ from glowpy.importer.onnx.numbers import Numbers
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest, static
 
-__all__ = ["computed_slices", "dims_of"]
+__all__ = ["computed_slices", "dims_of", "known_element"]
 
 # Slices.
 
@@ -114,6 +115,14 @@ def dims_of(n: OnnxNode, index: int, *, signed: bool = False) -> tuple[Dim, ...]
             dim = n.found(element, f"{n.name}_size", high, max(low or 0, 0), source=index)
         dims.append(dim)
     return tuple(dims)
+
+
+def known_element(value: Value, place: int) -> float | None:
+    """An element of a vector that is known, although others may not be."""
+    if isinstance(value, Tensor):
+        return float(value.array.reshape(-1)[place])
+    source, at = _source(value, place)
+    return None if source.constant is None else float(source.constant.array.reshape(-1)[at])
 
 
 def _source(value: NodeValue, place: int) -> tuple[NodeValue, int]:

@@ -3,7 +3,8 @@
 Where each output element lies in the input follows from the sizes, so a resampled dimension is a sum of gathers, each
 times weights: one gather for the nearest element, two for lines, four for cubics, more where several are averaged. None
 is needed where elements are only repeated, all equally often.
-Indices and weights are constant where sizes are, and computed when the network runs where these are symbolic.
+Indices and weights are constant where sizes are, and computed when the network runs where these are symbolic, or where
+it computes which region is cropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import broadcast, convert, filled, full, reshape
+from glowpy.importer.onnx.computed import known_element
+from glowpy.importer.onnx.data_movement import broadcast, convert, filled, full, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.support.errors import UserError
@@ -37,14 +39,14 @@ _MOST_TRIED = 1 << 16
 class _Sampling:
     """How one dimension is resampled: its sizes, and the factor between them, which need not be their quotient.
 
-    A scale of None is the quotient.
+    A scale of None is the quotient. From where to where the dimension is cropped may be computed.
     """
 
     size: Dim
     count: Dim
     scale: float | None
-    start: float = 0.0
-    end: float = 1.0
+    start: float | Numbers = 0.0
+    end: float | Numbers = 1.0
 
     @property
     def stays(self) -> bool:
@@ -148,13 +150,28 @@ def _sized(n: OnnxNode, sizes: Sequence[Dim], axes: Sequence[int]) -> list[_Samp
 
 
 def _cropped(n: OnnxNode, sampling: list[_Sampling], axes: Sequence[int]) -> list[_Sampling]:
-    roi = [float(bound) for bound in n.known(1).array.reshape(-1)]
+    roi = _region(n)
     if len(roi) != 2 * len(axes):
         raise UserError(f"expected {2 * len(axes)} bounds of the region, got {len(roi)}")
     samplings = list(sampling)
     for index, axis in enumerate(axes):
         samplings[axis] = replace(sampling[axis], start=roi[index], end=roi[len(axes) + index])
     return samplings
+
+
+def _region(n: OnnxNode) -> list[float | Numbers]:
+    """The bounds of what is cropped, as parts of each dimension: numbers, where these are known."""
+    value = n.value(1)
+    bounds: list[float | Numbers] = []
+    for place in range(static([value.type.count])[0]):
+        known = known_element(value, place)
+        if known is not None:
+            bounds.append(float(known))
+            continue
+        row = reshape(n, value, (value.type.count,))
+        bound = Numbers(n, slice_axis(n, row, 0, place, 1, 1)).reshaped()
+        bounds.append(bound.to(ElemKind.F64))
+    return bounds
 
 
 def _resampled(
