@@ -91,6 +91,9 @@ _Made: TypeAlias = tuple[Port, tuple[int, ...], bool]
 _Bound: TypeAlias = tuple[Extents, Sequence[_Made]]
 """The extents of a run, and the outputs with them."""
 
+_Taking: TypeAlias = tuple[Port, np.dtype[Any], tuple[int, ...] | None, bool]
+"""An input, its dtype, its shape if that has no symbols, and whether it is an output as well."""
+
 _MAX_KNOWN = 1 << 12
 """Of so many sets of shapes it is remembered what symbols are."""
 
@@ -133,7 +136,16 @@ class Executable(ProcessBound, ABC):
         self._constant: _Bound = {}, [] if self._is_open else self._made({})
         """Where no shape depends on a symbol."""
         names = {port.placeholder for port in self.output_ports}
-        self._both = names & {port.placeholder for port in self.input_ports}
+        both = names & {port.placeholder for port in self.input_ports}
+        self._takings: list[_Taking] = [
+            (
+                port,
+                port.type.kind.dtype,
+                port.type.extents if port.type.is_static else None,
+                port.placeholder in both,
+            )
+            for port in self.input_ports
+        ]
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -264,13 +276,14 @@ class Executable(ProcessBound, ABC):
         bindings: dict[str, Array] = {}
         if not isinstance(inputs, (dict, Mapping)):  # the latter takes four times as long
             raise UserError(f"expected a dict of inputs, got {type(inputs).__name__}")
-        for port in self.input_ports:
+        for port, dtype, shape, is_output in self._takings:
             if port.name not in inputs:
                 raise input_misfit(self.inputs, inputs)
             array = np.asarray(inputs[port.name])
-            _check(port.name, port.type, array)
+            if array.dtype != dtype or (shape is not None and array.shape != shape):
+                raise _misfit(port.name, port.type, array)
             flags = array.flags
-            if port.placeholder in self._both or not (flags.c_contiguous and flags.aligned):
+            if is_output or not (flags.c_contiguous and flags.aligned):
                 array = array.copy()
             bindings[port.placeholder] = array
         if len(inputs) != len(bindings):
@@ -539,5 +552,9 @@ def _check(name: str, type: Type, array: Array) -> None:
     """Raises UserError for an array of another dtype or shape; symbolic shapes are checked with the extents."""
     fits = array.shape == type.shape or not type.is_static
     if array.dtype != type.kind.dtype or not fits:
-        got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
-        raise UserError(f"'{name}': expected an array of type {type}, got {got}")
+        raise _misfit(name, type, array)
+
+
+def _misfit(name: str, type: Type, array: Array) -> UserError:
+    got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
+    return UserError(f"'{name}': expected an array of type {type}, got {got}")

@@ -322,6 +322,21 @@ def test_the_command_line_takes_sequences(tmp_path: Path) -> None:
     assert [[*row] for row in json.loads((results / "maps.json").read_text())] == [["1", "2"]] * 3
 
 
+@pytest.mark.parametrize("classes", [1, 2, 3, 4])
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_maps_of_as_many_classes(classes: int, rows: int) -> None:
+    names = [f"class {index}" for index in range(classes)]
+    node = helper.make_node("ZipMap", ["x0"], ["y"], domain=ML, classlabels_strings=names)
+    result = helper.make_map_type_proto(STRING, helper.make_tensor_type_proto(FLOAT, []))
+    proto = model(
+        [node], [tensor("x0", FLOAT, [None, None])], [typed("y", helper.make_sequence_type_proto(result))]
+    )  # fmt: skip
+    x = np.arange(rows * classes, dtype=np.float32).reshape(rows, classes)
+    assert run(proto, x0=x) == [[dict(zip(names, row, strict=True)) for row in x.tolist()]]
+    with pytest.raises(glowpy.UserError, match=f"ZipMap: expected {classes} columns, got"):
+        run(proto, x0=np.zeros((2, classes + 1), np.float32))
+
+
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_classes_that_are_strings(classes: int) -> None:
     """A classifier gives the label's number, which becomes the label after it."""

@@ -183,6 +183,25 @@ def test_strings_come_in_several_forms(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        np.array(["a", "b"]),
+        np.array(["a", "b"], np.dtypes.StringDType()),
+        texts("a", "b"),
+        texts(np.str_("a"), "b"),
+        texts(b"a", "b"),
+        texts("b", "a")[::-1],
+    ],
+)
+def test_plain_strings_are_text_of_the_callers(given: Any) -> None:
+    """Whatever they were, results are `str` objects, in an array of their own."""
+    (result,) = run(one("Identity", texts("a", "b")), x0=given)
+    assert_same(result, texts("a", "b"))
+    assert [type(item) for item in result] == [str, str]
+    assert not np.shares_memory(result, given)
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         (f32([1, 2]), "'x0': expected an array of strings, got float32"),

@@ -318,10 +318,10 @@ def strings(what: str, given: object) -> Array:
     if array.dtype.kind not in "OUST":
         raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
     items = array.reshape(-1).tolist()
-    if not ({*map(type, items)} <= {str} and "".join(items).isascii()):
-        items = [_text(what, item) for item in items]
+    if {*map(type, items)} <= {str} and "".join(items).isascii():
+        return array.astype(object)
     result = np.empty(array.size, object)
-    result[:] = items
+    result[:] = [_text(what, item) for item in items]
     return result.reshape(array.shape)
 
 
