@@ -271,3 +271,33 @@ def test_regions_that_are_computed(mode: str, backend: str) -> None:
     rows = np.array(boxes, np.float32)
     x = np.random.default_rng(0).standard_normal((1, 2, 6, 5)).astype(np.float32)
     check(text, [{"x": x, "boxes": rows}, {"x": x, "boxes": rows[1:]}], backend)
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (-2, 0), (-1, 2), (0, -1), (-2, -4), (2, 0)])
+def test_slices_that_begin_or_end_outside(first: int, last: int, step: int) -> None:
+    """How far apart their ends are says how many rows there are at most: some count from the end, or are clamped."""
+    text = f"""net (float[n, 4] x) => (float[5] y) <{ROWS}, bool t = {{1}}, int64 five = {{5}},
+        int64[1] first = {{{first}}}, int64[1] last = {{{last}}}, int64[1] step = {{{step}}}> {{
+        y = Loop (five, t) < body = row (int64[1] i, bool c) => (bool d, float o) {{
+            d = Identity (c) b = Add (i, first) e = Add (i, last) s = Slice (x, b, e, zero, step)
+            o = ReduceSum <keepdims = 0> (s) }} >
+    }}"""
+    feeds = [{"x": np.arange(1, 4.0 * n + 1, dtype=np.float32).reshape(n, 4)} for n in (3, 7)]
+    check(text, feeds, "interpreter")
+
+
+def test_row_of_a_loop_around() -> None:
+    """What a graph of a node reads of those around it is the number of a round as well."""
+    text = f"""net (float[n, 4] x, float[4] w) => (float[n, 4] y) <{ROWS}, bool t = {{1}}> {{
+        h = Shape <start = 0, end = 1> (x) c = Squeeze (h)
+        y = Loop (c, t) < body = row (int64[1] i, bool c) => (bool d, float[4] o) {{
+            d = Identity (c) r = Mod (i, two) odd = Cast <to = 9> (r) g = Squeeze (odd) e = Add (i, one)
+            o = If (g) <
+                then_branch = plain () => (float[4] p) {{ a = Slice (x, i, e, zero) p = Reshape (a, four) }},
+                else_branch = scaled () => (float[4] q) {{
+                    j = Add (i, one) b = Slice (x, i, j, zero) u = Reshape (b, four) q = Mul (u, w) }}
+            > }} >
+    }}"""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    check(text, [{"x": x, "w": np.full(4, 2, np.float32)}], "interpreter")
