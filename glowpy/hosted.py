@@ -142,6 +142,7 @@ class Hosted:
     def _segment(self, segment: Segment, *, inner: bool) -> Step:
         opened: list[Session] = [] if inner else [self._opened(segment)]
         inputs, outputs, texts = segment.inputs, segment.outputs, segment.strings
+        spelled = [name for name in outputs if name in texts]
 
         def compute(values: dict[str, HostValue]) -> None:
             feed = {name: values[name] for name in inputs}
@@ -150,11 +151,10 @@ class Hosted:
                 with self._opening:
                     if not opened:  # another thread may have
                         opened.append(self._opened(segment))
-            for name, array in zip(outputs, opened[0].run(outputs, feed), strict=True):
-                if words is None or name not in texts:
-                    values[name] = array
-                else:
-                    values[name] = np.asarray(words[array], object)
+            values.update(zip(outputs, opened[0].run(outputs, feed), strict=True))
+            if words is not None:
+                for name in spelled:
+                    values[name] = np.asarray(words[values[name]], object)
 
         return compute
 
@@ -187,7 +187,8 @@ class _Graph:
     """A graph whose steps are ready: what a node calls its body."""
 
     def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
-        self._plan = plan
+        self._constants = plan.constants
+        self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
         self.output_types = plan.output_types
 
@@ -195,14 +196,15 @@ class _Graph:
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]
     ) -> list[HostValue]:
         """Its outputs for inputs, and for values around it by name."""
-        values = dict(zip(self._plan.inputs, inputs, strict=True))
-        values.update((name, outer[name]) for name in self._plan.outer)
+        values = dict(zip(self._inputs, inputs, strict=True))
+        for name in self._outer:
+            values[name] = outer[name]
         self.compute(values)
-        return [values[name] for name in self._plan.outputs]
+        return [values[name] for name in self._outputs]
 
     def compute(self, values: dict[str, HostValue]) -> None:
         """Adds all that the steps compute."""
-        values.update(self._plan.constants)
+        values.update(self._constants)
         for step in self._steps:
             step(values)
 

@@ -3,13 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from threading import Barrier
+from weakref import ref
 
 import numpy as np
 import pytest
 
 import glowpy
 from glowpy import Instance, Module, parse_type
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, address_of
 from glowpy.engine import compilation
 from glowpy.recipe import Stage
 
@@ -34,6 +35,26 @@ def expected(x: Array) -> Array:
     powers = np.exp(hidden - hidden.max(axis=1, keepdims=True))
     result: Array = powers / powers.sum(axis=1, keepdims=True)
     return result
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_runs_in_several_working_memories_by_turns(backend: str) -> None:
+    """A run uses its own, and that of an instance is free once the instance is."""
+    compiled = glowpy.compile(network(), backend)
+    arenas = [np.zeros(compiled.arena_size + 64, np.uint8) for _ in range(3)]
+    arenas = [arena[-address_of(arena) % 64 :][: compiled.arena_size] for arena in arenas]
+    watched = ref(arenas[0])
+    names = compiled.input_ports[0].placeholder, compiled.output_ports[0].placeholder
+    x, y = RNG.standard_normal((16, 64), np.float32), np.zeros((16, 256), np.float32)
+    for place in (0, 0, 1, 0, 2, 2, 0):
+        before = [arena.copy() for arena in arenas]
+        compiled.execute(dict(zip(names, (x, y), strict=True)), arenas[place], {})
+        np.testing.assert_allclose(y, expected(x), rtol=1e-4, atol=1e-6)
+        others = [index for index in range(3) if index != place]
+        assert all(np.array_equal(arenas[index], before[index]) for index in others)
+        x = x[::-1].copy()
+    arenas.clear()
+    assert watched() is None
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])

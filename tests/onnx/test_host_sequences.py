@@ -197,6 +197,21 @@ def test_a_loop_of_numbers_that_grow(backend: str, inside: bool) -> None:
     session.close()
 
 
+@pytest.mark.parametrize("dims", ["", "[1]"])
+def test_rounds_may_be_counted_in_a_vector(dims: str) -> None:
+    """As some exporters declare the inputs of a body: of one element."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N] x, int64 n) => (float[M] y, int64[K, 1] rounds) {{
+        t = Constant <value = bool {{1}}> ()
+        y, rounds = Loop (n, t, x) <body = b (int64{dims} i, bool{dims} c, float[L] a)
+            => (bool{dims} d, float[J] e, int64[1] k) {{
+            d = Identity(c) e = Concat <axis = 0> (a, a)
+            one = Constant <value_ints = [1]> () k = Reshape(i, one) }}> }}"""
+    got, rounds = run(onnx.parser.parse_model(text), x=f32([1, 2]), n=np.array(3))
+    assert_same(got, f32([1, 2] * 8))
+    assert_same(rounds, np.array([[0], [1], [2]]))
+
+
 def test_a_branch_that_gives_too_few_outputs() -> None:
     nodes = [helper.make_node("SequenceConstruct", ["x"], ["s"])]
     whole = helper.make_graph(nodes, "g", [], [sequence("s", FLOAT)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import final
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -102,6 +103,8 @@ class JitFunction(CompiledFunction):
         self._no_numbers = self._extents_array()
         self._numbers: tuple[list[int], ctypes.Array[ctypes.c_size_t]] = [], self._no_numbers
         """The extents of the last run."""
+        self._arena: tuple[ReferenceType[Array], int] | None = None
+        """The working memory of the last run, and where it begins."""
 
         @lru_cache(maxsize=_MAX_PROGRAMS)
         def instructions_at(extents: tuple[tuple[str, int], ...]) -> list[Instruction]:
@@ -159,7 +162,10 @@ class JitFunction(CompiledFunction):
         team = self._workers.team() if self._workers is not None else None
         addresses += team.arguments if team is not None else (0, 0)
         table = self._table.pack(*addresses, *self._pointers)
-        areas = self._constants.address, table, address_of(arena)
+        latest = self._arena  # which another thread may replace
+        if latest is None or latest[0]() is not arena:
+            self._arena = latest = ref(arena), address_of(arena)
+        areas = self._constants.address, table, latest[1]
         failure = None
         if self._callbacks:
             with self._observing(numbers) as run:

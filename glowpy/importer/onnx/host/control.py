@@ -33,9 +33,9 @@ Outer = Mapping[str, HostValue]
 
 
 def _is_true(value: HostValue, what: str) -> bool:
-    if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.size != 1:
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "b" or value.size != 1:
         check_truth(_type(value), what)
-    return bool(value.reshape(-1)[0])
+    return bool(value.item())
 
 
 def _type(value: HostValue) -> Type | None:
@@ -60,6 +60,7 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
     loop_body(n)
     body = n.bodies["body"]
     ranks = [len(info.type.tensor_type.shape.dim) for info in n.graph("body").input[:2]]
+    shapes = [(1,) * rank for rank in ranks] if any(ranks) else []
 
     def compute(
         outer: Outer, limit: Array | None, condition: Array | None, *carried: HostValue
@@ -69,20 +70,19 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         most = None if limit is None else int(limit.reshape(-1)[0])
         goes_on = condition is None or _is_true(condition, "the condition")
         state, round = list(carried), 0
+        axes = [0] * (len(body.output_types) - 1 - len(state))
         rows: list[list[HostValue]] = []
         while goes_on and (most is None or round < most):
-            scalars = np.array(round, np.int64), np.array(goes_on)
-            given = [
-                value.reshape((1,) * rank) if rank else value
-                for value, rank in zip(scalars, ranks, strict=True)
-            ]
+            given = [np.array(round, np.int64), np.array(goes_on)]
+            if shapes:
+                given = [a.reshape(shape) for a, shape in zip(given, shapes, strict=True)]
             kept, *results = body([*given, *state], outer)
             goes_on = _is_true(kept, "the next condition")
             state = results[: len(state)]
-            rows.append(results[len(state) :])
+            if axes:
+                rows.append(results[len(state) :])
             round += 1
-        axes = [0] * (len(body.output_types) - 1 - len(state))
-        if rows:
+        if round:
             return (*state, *_stacked(rows, axes))
         first = [np.array(0, np.int64), np.array(True), *state]
         return (*state, *_stacked_none(body, first, outer, axes))
