@@ -184,6 +184,9 @@ def run_model(
         prepare_model(model, ranges, state, bound, as_json=as_json)
         return
     observers = _observers(instrument_ir, operand_folder)
+    if observers and sanitize:
+        option = "--instrument-ir" if instrument_ir else "--instrument-debug"
+        raise UserError(f"expected at most one of {option} and --sanitize")
     options = CompileOptions(instrument=bool(observers), sanitize=sanitize)
     source = Source(model, shapes, constants, name, backend, state, inputs=inputs)
     run = _run(source, seed, bound, observers, options, repeat, start)

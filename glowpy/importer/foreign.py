@@ -63,7 +63,10 @@ _STARTS = {
     b"version https://git-lfs": Foreign(
         "a pointer of Git LFS, which stands for a file", "git lfs pull brings the file itself"
     ),
-    b"\x1f\x8b": Foreign("a gzip archive", "unpack it with gunzip or tar"),
+    b"\x1f\x8b": Foreign(
+        "a gzip archive",
+        "unpack it: gunzip < {file} > UNPACKED.onnx, or tar xf {file} if it is a .tar.gz",
+    ),
     b"BZh": Foreign("a bzip2 archive", _UNPACK),
     b"\xfd7zXZ\0": Foreign("an xz archive", _UNPACK),
     b"\x28\xb5\x2f\xfd": Foreign("a Zstandard archive", _UNPACK),

@@ -155,6 +155,18 @@ def test_broken_package_is_an_error_for_who_uses_its_domain(domain: str, message
         glowpy.load(model(domain), dims={"N": 5})
 
 
+def test_operator_that_the_package_of_a_domain_lacks_is_named_with_those_it_has() -> None:
+    text = MODEL.replace("series.Record (x)", "series.Rekord (x)")
+    with pytest.raises(UnsupportedError) as caught:
+        glowpy.load(onnx.parser.parse_model(text), dims={"N": 5})
+    assert caught.value.diagnostics[0].note == (
+        f"the package glowpy_series has no such operator of '{DOMAIN}': there are Drawdown, Record"
+    )
+    contrib = text.replace(DOMAIN, "com.microsoft").replace('": 17', '": 21')
+    with pytest.raises(UnsupportedError, match=r"a package can bring the operators of 'com\.micro"):
+        glowpy.load(onnx.parser.parse_model(contrib), dims={"N": 5})
+
+
 def test_operators_of_another_opset_import_are_not_looked_for() -> None:
     """A model that does not import the domain does not have the package loaded."""
     text = MODEL.replace(f', "{DOMAIN}": 1', "")

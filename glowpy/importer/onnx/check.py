@@ -16,6 +16,7 @@ from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
+from glowpy.operators import operator_sets
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
@@ -100,6 +101,9 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
     if opset is None:
         return f"add the domain '{domain}' to the opset_import of the model"
     if domain not in _SCHEMA_DOMAINS:
+        own = sorted(name for brought, name in registered() if brought == domain)
+        if own and domain not in KNOWN_DOMAINS:
+            return _own_versions(domain, node.op_type, own)
         return f"a package can bring the operators of '{domain}': see docs/operators.md"
     if rule_of(domain, node.op_type, opset) is not None:
         session = "glowpy.InferenceSession and glowpy run take the model"
@@ -114,6 +118,15 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
     if versions:
         return f"convert the model to the opset that it was written for{_or_mend(node, opset)}"
     return "export the model without the operator, or compute it outside of the model"
+
+
+def _own_versions(domain: str, name: str, own: Sequence[str]) -> str:
+    """What there is of a domain that a package, or the program itself, has registered operators of."""
+    package = next((brought.package for brought in operator_sets() if brought.domain == domain), "")
+    who = f"the package {package}" if package else "this program"
+    if versions := registered().get((domain, name)):
+        return f"{who} has it from opset {min(versions)} of '{domain}' on"
+    return f"{who} has no such operator of '{domain}': there are {', '.join(own)}"
 
 
 def _or_mend(node: onnx.NodeProto, opset: int) -> str:

@@ -67,6 +67,10 @@ CASES = [
         "run net.txt",
         "net.txt: expected an ONNX model, got the text of a graph of glowpy\nnote: its file",
     ),
+    (
+        "run net.onnx --sanitize --instrument-ir",
+        "expected at most one of --instrument-ir and --sanitize",
+    ),
     ("run net.glow --shape x=2", "the shapes of a .glow file are written in it"),
     ("run net.onnx --shape N", "expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got 'N'"),
     (

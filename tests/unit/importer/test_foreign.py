@@ -57,7 +57,7 @@ FILES = {
     "m.ort": (b"\x28\0\0\0ORTM" + bytes(99), "onnxruntime's own format", "made of"),
     "m.mlmodel": (b"\x08\x05" + field(2, b"\n\x05input"), "Core ML", "made of"),
     "net.prototxt": (b'name: "LeNet"\nlayer {\n}', "Caffe", "made of"),
-    "m.onnx.gz": (gzip.compress(b"model"), "a gzip archive", "gunzip"),
+    "m.onnx.gz": (gzip.compress(b"model"), "a gzip archive", "gunzip < "),
     "m.zip": (zipped("m/m.onnx"), "a ZIP archive with a model in it", "unpack it"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid x\n", "Git LFS", "git lfs pull"),
     "page": (b"\n<!DOCTYPE html>\n<html></html>", "a page of the web", "the file itself"),

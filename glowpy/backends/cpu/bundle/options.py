@@ -79,7 +79,7 @@ class BundleOptions:
             )
         if self.sanitize and (self.guard or self.instrument or self.parallel):
             raise UserError(
-                "--sanitize: expected none of --guard, --parallel and --instrument beside it"
+                "--sanitize: expected none of --guard, --parallel, --instrument-ir and --instrument-debug beside it"
             )
         if self.emit in ("asm", "llvm") and self.weights == "embedded":
             raise UserError(
