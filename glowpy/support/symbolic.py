@@ -500,6 +500,10 @@ def _common(dims: Sequence[Dim]) -> Dim:
     return _sum((p, min(terms.get(p, 0) for terms in factors)) for p in products)
 
 
+def _begins_negative(dim: Dim) -> bool:
+    return isinstance(dim, Expr) and dim.terms[0][1] < 0
+
+
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     """The floor of a quotient. Raises UndecidedError unless the divisor is known to be positive."""
     if lowest(divisor) < 1:
@@ -509,8 +513,10 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
         return whole
     if isinstance(divisor, int) and lowest(rest) // divisor == highest(rest) // divisor:
         return whole + lowest(rest) // divisor
-    if isinstance(rest, Expr) and rest.terms[0][1] < 0:
-        return whole - _quotient(divisor - 1 - rest, divisor)
+    if _begins_negative(rest):
+        flipped = divisor - 1 - rest
+        if not _begins_negative(_divided(flipped, divisor)[1]):  # which would be flipped back
+            return whole - _quotient(flipped, divisor)
     if isinstance(rest, Expr) and (smaller := _reduced(rest, divisor)) is not None:
         return whole + _quotient(*smaller)
     if isinstance(rest, Expr) and isinstance(divisor, int):

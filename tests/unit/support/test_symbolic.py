@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product as product_of
 
 import pytest
 from hypothesis import given, settings
@@ -256,6 +257,27 @@ def test_common_factors_cancel() -> None:
         is_same(b * a, 3 * b * (a // 3))
     with pytest.raises(UnequalError, match=r"got a\*c and 2\*c"):
         is_same(c * a, 2 * c)
+
+
+ONE, TWO, THREE = symbol("a", 0, 3), symbol("b", 0, 3), symbol("c", 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("dividend", "divisor"),
+    [
+        (4 - ONE - THREE, greatest(3, THREE) * (4 - ONE)),
+        (3 - symbol("n", 0, 64), 200 - 2 * symbol("n", 0, 64)),
+        (2 - ONE, THREE + TWO - 3 * ONE + 10),
+    ],
+)
+def test_quotients_that_begin_negative_either_way(dividend: Dim, divisor: Dim) -> None:
+    quotient = dividend // divisor
+    names = symbols_of([dividend, divisor])
+    for a, b, c in product_of(range(4), range(4), range(5)):
+        extents = {"a": a, "b": b, "c": c, "n": 16 * c}
+        known = {name: extents[name] for name in names}
+        expected = at_extents(dividend, known) // at_extents(divisor, known)
+        assert at_extents(quotient, known) == expected
 
 
 def test_one_minimum_is_known_to_be_at_most_another() -> None:
