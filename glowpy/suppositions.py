@@ -17,7 +17,7 @@ from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction, given_inputs, store_outputs
 from glowpy.importer import count_output
 from glowpy.support.callers import warn_caller
-from glowpy.support.errors import UserError
+from glowpy.support.errors import NoRoomError, UserError
 from glowpy.support.remedies import known_from, solutions
 from glowpy.support.symbolic import (
     UNBOUNDED,
@@ -101,7 +101,7 @@ def supposed_outputs(
         try:
             outputs = function(given_inputs(function, feeds))
             others = _found_otherwise(function, shapes, outputs)
-        except UserError as error:  # such as for the want of memory
+        except NoRoomError as error:  # for as much as may be found
             function = for_elements(shapes, [*supposed], error)
             return function(given_inputs(function, feeds), out)
         if not others:
@@ -166,7 +166,8 @@ class Suppositions:
         fresh = [name for name in names if self._bounds.get(name, (0, UNBOUNDED))[1] == UNBOUNDED]
         first = 1 << max(_FIRST // max(len(self._bounds) + len(fresh), 1), _LEAST)
         for name in fresh:
-            self._bounds[name] = self._bounds.get(name, (0, 0))[0], first
+            low = self._bounds.get(name, (0, 0))[0]
+            self._bounds[name] = low, max(first, _GROWTH * low)
             self.inputs[name] = tuple(inputs)
         return bool(fresh)
 
@@ -220,10 +221,11 @@ class Suppositions:
     def _raise(self, name: str, left: Dim, right: Dim) -> bool:
         """Supposes that an extent is not so small that one dimension might be less than another, or might not."""
         one = symbols_of([left, right])[name]
-        low = known_from(left, right, one, _HIGHEST_LOW)
+        least, high = self._bounds.get(name, (0, UNBOUNDED))
+        low = known_from(left, right, one, min(_HIGHEST_LOW, high))
         if low is None:
             return False
-        self._bounds[name] = low, self._bounds.get(name, (0, UNBOUNDED))[1]
+        self._bounds[name] = max(least, low), high
         return True
 
     def dims(self, few: Constants, dims: Mapping[str, Dim]) -> dict[str, Dim]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import InternalError, NoRoomError
 
 __all__ = [
     "LARGE",
@@ -46,12 +46,12 @@ before, every step would take twice as many."""
 
 
 def allocated(extents: Sequence[int], dtype: npt.DTypeLike, *, zeros: bool = True) -> Array:
-    """A new array, of zeros or of anything. Raises UserError where there is no memory for it."""
+    """A new array, of zeros or of anything. Raises NoRoomError where there is no memory for it."""
     try:
         return np.zeros(extents, dtype) if zeros else np.empty(extents, dtype)
     except (MemoryError, ValueError):  # the latter for more bytes than there are addresses
         size = prod(extents) * np.dtype(dtype).itemsize
-        raise UserError(
+        raise NoRoomError(
             f"there is no memory for {size:,} bytes",
             note="give dimensions closer bounds, such as --shape batch=1..8",
         ) from None

@@ -2,7 +2,7 @@
 
 ```
 GlowError -- UserError      LoadError, VerifyError, UnsupportedError,
-          |                 ResourceError                                exit code 1, no traceback
+          |                 ResourceError, NoRoomError                   exit code 1, no traceback
           '- InternalError  a bug in glowpy: the stage, and a traceback
 ```
 
@@ -24,6 +24,7 @@ __all__ = [
     "GlowError",
     "InternalError",
     "LoadError",
+    "NoRoomError",
     "ResourceError",
     "UnsupportedError",
     "UserError",
@@ -84,6 +85,10 @@ class VerifyError(UserError):
 
 class UnsupportedError(UserError):
     """Well-formed input that glowpy, or the chosen backend, cannot handle."""
+
+
+class NoRoomError(UserError):
+    """What is planned for the bounds of dimensions is more than there is memory for."""
 
 
 class ResourceError(UserError):

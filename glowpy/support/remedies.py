@@ -114,14 +114,18 @@ def _raised(left: Dim, right: Dim) -> dict[str, Dim]:
 
 
 def known_from(left: Dim, right: Dim, one: Symbol, highest_low: int) -> int | None:
-    """The least lower bound of a symbol, above its own, by which it is known whether one dimension is less."""
+    """The least lower bound of a symbol, above its own, by which it is known whether one dimension is less.
+
+    None that is more than `highest_low`, or than the symbol's upper bound.
+    """
+    most = min(highest_low, one.high)
 
     def is_known(low: int) -> bool:
         difference = substituted(right - left, {one.name: symbol(one.name, low, one.high)})
         return lowest(difference) > 0 or highest(difference) <= 0
 
-    low = bisect_left(range(highest_low + 1), True, lo=min(one.low, highest_low) + 1, key=is_known)
-    return low if low <= highest_low else None
+    low = bisect_left(range(most + 1), True, lo=min(one.low, most) + 1, key=is_known)
+    return low if low <= most else None
 
 
 def divisors(dim: Dim, one: Symbol) -> list[int]:

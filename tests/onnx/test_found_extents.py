@@ -11,6 +11,7 @@ import pytest
 import glowpy
 from glowpy import UserError
 from glowpy.core.tensor import Array
+from glowpy.support.errors import ResourceError
 from tests.onnx.calls_models import model_of
 
 BACKENDS = pytest.mark.parametrize("backend", ["interpreter", "cpu"])
@@ -301,3 +302,66 @@ def test_row_of_a_loop_around() -> None:
     }}"""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     check(text, [{"x": x, "w": np.full(4, 2, np.float32)}], "interpreter")
+
+
+NUMBERS = [
+    {"x": np.array(row, np.float32)}
+    for row in ([0, 1, 2, 3, 0, 4], [1, 2, 3, 4, 5, 6], [0, 1, 0, 2, 5, 0])
+]
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "found",
+    [
+        "n = NonZero (x) q = Squeeze (n, zero)",
+        "q, i, j, k = Unique (x)",
+        "n = NonZero (x) s = Squeeze (n, zero) q = Gather (x, s)",
+    ],
+)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "two = Constant <value_ints = [2]> () y, z = TopK (c, two)",
+        "r = Constant <value_ints = [1, 1, -1]> () u = Reshape (c, r) y = Conv (u, w)",
+        "r = Constant <value_ints = [1, 1, -1]> () u = Reshape (c, r) y = MaxPool <kernel_shape = [2]> (u)",
+        "one = Constant <value_ints = [1]> () three = Constant <value_ints = [3]> () y = Slice (c, one, three)",
+    ],
+)
+def test_operators_that_need_some_of_what_is_found(found: str, steps: str, backend: str) -> None:
+    """Of six numbers no more than six are found, which is what nothing may be supposed beyond."""
+    rank = "float[1, 1, p] y" if "(u" in steps else "float[p] y"
+    outputs = "float[k] y, int64[2] z" if "TopK" in steps else rank
+    text = f"""net (float[6] x) => ({outputs})
+    <int64[1] zero = {{0}}, float[1, 1, 3] w = {{1, 2, 3}}> {{
+        {found} c = Cast <to = 1> (q) {steps}
+    }}"""
+    check(text, NUMBERS, backend)
+
+
+def test_room_for_all_that_may_be_found_is_not_needed() -> None:
+    """An output of five extents of up to 512 is larger than any memory; what this call finds is small."""
+    text = """net (int64[1] k) => (float[a, b, c, d, e] y) {
+        shape = Concat <axis = 0> (k, k, k, k, k) y = ConstantOfShape (shape)
+    }"""
+    session = glowpy.InferenceSession(model_of(text), backend="interpreter")
+    (y,) = session.run(None, {"k": np.array([2])})
+    assert y.shape == (2,) * 5
+    assert session._specialisations.keys[-1][1]  # for these elements
+
+
+def test_want_of_memory_is_no_reason_to_compile_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """net (int64[1] ids) => (int64[k] y) {
+        zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()
+        k = Squeeze (ids) y = Range (zero, k, one)
+    }"""
+    session = check(text, ids([3]), "interpreter")
+    (function,) = session._specialisations.functions
+
+    def short(*given: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(function, "execute", short)
+    with pytest.raises(ResourceError, match="not enough memory"):
+        session.run(None, {"ids": np.array([4])})
+    assert len(session._specialisations.keys) == 1

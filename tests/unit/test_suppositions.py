@@ -68,6 +68,27 @@ def test_what_an_operator_needs_is_supposed_to_be_there() -> None:
     assert found.summary == {"count": "3..512"}
 
 
+def test_what_is_supposed_is_within_the_bounds_that_are_known() -> None:
+    """A network of 6 numbers finds no more than 6."""
+    count, found = symbol("count", 0, 6), Suppositions()
+    assert found.suppose(asked(UnorderedError(count, 2), "count"), NOTHING, {}, [])
+    assert found.dims(NOTHING, {}) == {"count": symbol("count", 2)}
+    assert not found.suppose(asked(UnorderedError(count, 8 * OTHER), "count"), NOTHING, {}, [])
+
+
+def test_a_limit_is_above_what_is_supposed_to_be_there() -> None:
+    found = Suppositions()
+    found.suppose(asked(UnorderedError(symbol("count", 0), 60), "count"), NOTHING, {}, [])
+    found.limit(["count", *(f"other_{index}" for index in range(6))], [])
+    assert found.summary["count"] == "60..240"
+    again = asked(UnorderedError(symbol("count", 0), 50), "count")
+    assert found.suppose(again, NOTHING, {}, [])
+    assert found.summary["count"] == "60..240"
+    assert not found.suppose(
+        asked(UnorderedError(symbol("other_0", 0), 50), "other_0"), NOTHING, {}, []
+    )
+
+
 def test_nothing_is_supposed_of_what_is_not_known() -> None:
     found = Suppositions()
     assert not found.suppose(asked(UnequalError(COUNT, OTHER), "count"), NOTHING, {}, [])
