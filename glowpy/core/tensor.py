@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
-from glowpy.support.errors import InternalError, NoRoomError
+from glowpy.support.errors import InternalError, NoRoomError, UserError
 
 __all__ = [
     "LARGE",
