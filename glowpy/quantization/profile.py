@@ -219,7 +219,7 @@ class Profile:
         signature = Signature(
             *(str(model["digest"]), str(model["function"])),
             *(dict(model["inputs"]), dict(model["outputs"]), dict(model["operators"])),
-            dict(model.get("weights", {})),
+            *(dict(model.get(key, {})) for key in ("weights", "nodes", "symbols")),
         )
         samples = frozenset(map(str, content["samples"]))
         values: dict[str, ProfiledValue] = {}

@@ -367,7 +367,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_profile_of_other_weights_is_refused(whole: Profile) -> None:
     whole.check(quantization.optimized(network()))
     with pytest.raises(
-        glowpy.UserError, match="not of the model: only weights, attributes or names"
+        glowpy.UserError, match=r"not of the model: the elements of 'w.*' are others"
     ):
         whole.check(quantization.optimized(network(weight=3.0)))
 
