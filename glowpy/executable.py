@@ -426,6 +426,8 @@ class CompiledFunction(Executable):
     """Sees every instruction, if the function was compiled with `instrument`."""
     supposed: Mapping[str, Dim] = {}
     """What extents that it finds were taken to be by whoever compiled it, by name; outputs say what they are."""
+    checks: Sequence[str] = ()
+    """The outputs that say whether indices led out of range, for whoever runs it."""
 
 
 class Instance(ProcessBound):

@@ -35,6 +35,7 @@ from glowpy.importer import (
     ValueInfo,
     ValueNeededError,
     by_rounds,
+    checks_among,
     open_model,
     raise_wrong,
 )
@@ -377,16 +378,17 @@ class InferenceSession(ProcessBound):
             return self._rounds.run(names, input_feed, out)
         if self._state.pairs:
             outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
-        elif (latest := self._latest(feeds)) is not None:
-            outputs = latest(given_inputs(latest, feeds), out)
+        elif (function := self._latest(feeds)) is not None:
+            outputs = function(given_inputs(function, feeds), out)
+            if function.checks:
+                raise_wrong(outputs, function.checks, self._file)
         else:
             try:
                 ways = partial(self._for, feeds), partial(self._for_elements, feeds)
-                outputs = supposed_outputs(feeds, out, self._exceeded, *ways)
+                outputs, function = supposed_outputs(feeds, out, self._exceeded, *ways)
             except (RoundsError, ValueNeededError) as error:
                 return self._run_rounds(error).run(names, input_feed, out)
-        if self._checks:
-            raise_wrong(outputs, self._file)
+            raise_wrong(outputs, function.checks, self._file)
         if not self._narrow:
             return [outputs[name] for name in names]
         return [
@@ -587,6 +589,7 @@ class InferenceSession(ProcessBound):
             for module in modules:
                 module.forget()
         function.observer, function.supposed = self._observer, plan.supposed
+        function.checks = checks_among(function.outputs)
         self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
         if self._gate.listener is not None:
             dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start

@@ -14,7 +14,7 @@ from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction
 from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel
+from glowpy.importer import OnnxModel, raise_wrong
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.loc import Loc
@@ -107,7 +107,11 @@ class SessionState:
             copies = {name: array for name, array in (out or {}).items() if name in kept}
             _check_copies(function, shapes, {self._kept[name]: copies[name] for name in copies})
             others = {name: out[name] for name in out if name not in kept} if out else None
+            checks, held = function.checks, self._state
+            before = held.contents() if checks and held is not None else self._contents
             outputs = function(feeds, others, state=state)
+            self._state, self._contents = None, before
+            raise_wrong(outputs, checks, self._model.file)
             self._state, self._contents = state, {}
             for output in kept:
                 content = state[self._kept[output]]

@@ -81,8 +81,8 @@ def supposed_outputs(
     exceeded: Callable[[CompiledFunction, Mapping[str, int]], bool],
     function_for: Callable[[Shapes], CompiledFunction],
     for_elements: Callable[[Shapes, Sequence[str], UserError], CompiledFunction],
-) -> dict[str, Array]:
-    """What a network computes that is compiled for what is supposed, and again where it finds something else.
+) -> tuple[dict[str, Array], CompiledFunction]:
+    """Outputs of what is compiled for suppositions, and again where it finds something else; and what computed them.
 
     Args:
         feeds: The inputs.
@@ -97,21 +97,21 @@ def supposed_outputs(
         function = function_for(shapes)
         supposed = function.supposed
         if not supposed:
-            return function(given_inputs(function, feeds), out)
+            return function(given_inputs(function, feeds), out), function
         try:
             outputs = function(given_inputs(function, feeds))
             others = _found_otherwise(function, shapes, outputs)
         except NoRoomError as error:  # for as much as may be found
             function = for_elements(shapes, [*supposed], error)
-            return function(given_inputs(function, feeds), out)
+            return function(given_inputs(function, feeds), out), function
         if not others:
             store_outputs(outputs, out or {})
-            return outputs
+            return outputs, function
         if not exceeded(function, others):
             name, extent = next(iter(others.items()))
             misfit = UserError(f"expected '{name}' = {supposed[name]}, as for others, got {extent}")
             function = for_elements(shapes, [*others], misfit)
-            return function(given_inputs(function, feeds), out)
+            return function(given_inputs(function, feeds), out), function
 
 
 def _found_otherwise(

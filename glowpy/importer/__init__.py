@@ -5,7 +5,7 @@ from glowpy.importer.onnx.contrib.schemas import operator_schemas
 from glowpy.importer.onnx.found import count_output
 from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
-from glowpy.importer.onnx.indices import raise_wrong
+from glowpy.importer.onnx.indices import checks_among, raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.registry import registered as imported_operators
@@ -23,6 +23,7 @@ __all__ = [
     "ValueInfo",
     "ValueNeededError",
     "by_rounds",
+    "checks_among",
     "count_output",
     "imported_operators",
     "inferred_outputs",

@@ -276,3 +276,37 @@ def test_repeated_indices_are_looked_at_once() -> None:
     assert own.run(None, feeds | {"i": i64(0, -5, 4)})[0].shape == (3, 4)
     with pytest.raises(glowpy.UserError, match="from -5 to 4, got 5"):
         own.run(None, feeds | {"i": i64(0, 5, 4)})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("grown", [False, True])
+def test_state_is_what_it_was_before_a_run_with_wrong_indices(backend: str, grown: bool) -> None:
+    """In memory that a run overwrites, and in such that it adds to; at first, later, and after `set_state`."""
+    joined = "next = Concat <axis = 0> (past, e)" if grown else "next = Add (past, e)"
+    sizes = ("P", "Q") if grown else ("1", "1")
+    kept = session(
+        f"""agraph (float[{sizes[0]}] past, int64[1] i) => (float[{sizes[1]}] next, float[1] y)
+        <float[4] table = {{1, 2, 3, 4}}> {{ e = Gather(table, i) {joined} y = Identity(e) }}""",
+        backend,
+        state={"past": "next"},
+    )
+
+    def step(place: int) -> list[float]:
+        (present,) = kept.run(["next"], {"i": i64(place)})
+        return [*map(float, present)]
+
+    def refused() -> None:
+        with pytest.raises(glowpy.UserError, match="from -4 to 3, got 9"):
+            step(9)
+
+    refused()
+    assert step(0) == [1]
+    refused()
+    assert step(2) == ([1, 3] if grown else [4])
+    refused()
+    kept.set_state({"past": np.array([5], np.float32)})
+    refused()
+    assert step(1) == ([5, 2] if grown else [7])
+    refused()
+    refused()
+    assert kept.get_state()["past"].tolist() == ([5, 2] if grown else [7])

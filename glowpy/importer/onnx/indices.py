@@ -7,7 +7,7 @@ reads them, and says what is wrong. A network that is not to check any has none 
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "carried_checks",
     "check_indices",
     "check_places",
+    "checks_among",
     "give_checks",
     "raise_wrong",
     "save_checks",
@@ -147,18 +148,19 @@ def save_checks(scope: Scope) -> None:
         scope.f.create_save("save_check", check.value, target)
 
 
-def raise_wrong(outputs: MutableMapping[str, Array], file: str) -> None:
+def checks_among(outputs: Iterable[str]) -> list[str]:
+    """The outputs of a network that are checks."""
+    return [name for name in outputs if name.startswith(_PREFIX)]
+
+
+def raise_wrong(outputs: MutableMapping[str, Array], checks: Sequence[str], file: str) -> None:
     """Takes the checks out of what a network gave. Raises UserError that names the nodes with indices out of range."""
-    checked = [name for name in outputs if name.startswith(_PREFIX)]
-    if not checked:
-        return
-    checks = {name: outputs.pop(name) for name in checked}
-    problems = [
-        Diagnostic(
-            f"{name.removeprefix(_PREFIX).split(' ', 1)[1]}: {_sentence(*numbers)}", Loc(file)
+    wrong = [(name, numbers) for name in checks if (numbers := outputs.pop(name))[0]]
+    if wrong:
+        raise UserError.of(
+            Diagnostic(
+                f"{name.removeprefix(_PREFIX).split(' ', 1)[1]}: {_sentence(*numbers.tolist()[1:])}",
+                Loc(file),
+            )
+            for name, numbers in wrong
         )
-        for name, (wrong, *numbers) in ((name, array.tolist()) for name, array in checks.items())
-        if wrong
-    ]
-    if problems:
-        raise UserError.of(problems)
