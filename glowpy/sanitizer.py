@@ -30,7 +30,7 @@ from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst
 from glowpy.ir.runs import runs
 from glowpy.ir.value import Value
-from glowpy.support.errors import InternalError
+from glowpy.support.errors import AccessError, InternalError
 from glowpy.support.symbolic import static
 
 __all__ = [
@@ -136,6 +136,12 @@ class Area:
         """Writes the pattern wherever nobody has written anything."""
         self._all[~self._known] = pattern
 
+    def fill_elements(self, value: Value, address: int, box: tuple[slice, ...], own: int) -> None:
+        """Writes another pattern to those elements of a value that nobody has written."""
+        mask = self.mask()
+        self.elements_of(value, address, mask)[box] = True
+        self._all[mask & ~self._known] = own
+
     def remember(self) -> None:
         """Begins to watch: keeps a copy of all bytes until `changed` is asked for."""
         self._copies.append(self._all.copy())
@@ -189,13 +195,14 @@ class _Frame:
 
 @dataclass
 class Watch:
-    """What sees a network run once, with one pattern. Raises InternalError from `before` and `after`.
+    """What sees a network run once, with one pattern. Raises AccessError from `before` and `after`.
 
     Attributes:
         runs: What the calls are about.
         areas: All memory that it may touch but constants; the first is its arena.
         pattern: What memory holds that nobody has written.
         places: Where the weights of the program are: the area, and the first byte.
+        own: What elements hold that a run is about to write; the pattern if None.
         digests: Of what each run has written.
     """
 
@@ -203,6 +210,7 @@ class Watch:
     areas: Sequence[Area]
     pattern: int
     places: Mapping[str, tuple[Area, int]]
+    own: int | None = None
     digests: list[tuple[int, bytes]] = field(default_factory=list)
     _frames: list[_Frame] = field(default_factory=list)
     _called: list[int] = field(default_factory=list)
@@ -235,13 +243,18 @@ class Watch:
             stays = isinstance(inst, InsertTensorInst) and ref.access is Access.INOUT
             read = ref.access.reads and not stays and ref.value.base not in written
             if read and area is not None and not area.is_known(ref.value, address):
-                raise InternalError(
+                raise AccessError(
                     f"{_text(run)}: {inst.SCHEMA.mnemonic} reads elements of %{ref.value.name} that nothing wrote"
                 )
             if ref.access.writes:
                 written.add(ref.value.base)
         for area in self.areas:
             area.fill(self.pattern)
+        for inst, ref, address in operands:
+            area = self._area(address) if ref.access.writes else None
+            if area is not None and self.own is not None:
+                area.fill_elements(ref.value, address, _written_box(inst), self.own)
+        for area in self.areas:
             area.remember()
         self._called.append(addresses[-1] if addresses else 0)
 
@@ -273,7 +286,8 @@ class Watch:
                 changed &= ~may[area.name]
                 area.know(may[area.name])
             if changed.any():
-                raise InternalError(self._outside(run, area, np.flatnonzero(changed) - GUARD))
+                places = np.flatnonzero(changed) - GUARD
+                raise AccessError(self._outside(run, area, places), package=_package(run))
         for area, start, value in scratch:
             (size,) = static([value.type.size])
             area.forget(start, start + size)
@@ -370,7 +384,14 @@ def _text(run: Sequence[Instruction]) -> str:
     """A run for people: the names of its nodes, and of the first instruction."""
     named = (inst.name or inst.operands[0].value.name for inst in run)
     names = ", ".join(dict.fromkeys(f"%{name}" for name in named))
-    return f"{names} ({run[0].SCHEMA.mnemonic})"
+    package = _package(run)
+    return f"{names} ({run[0].SCHEMA.mnemonic}{f' of the package {package}' if package else ''})"
+
+
+def _package(run: Sequence[Instruction]) -> str:
+    """The Python package whose kernels a run calls; empty if they are glowpy's own."""
+    packages = (type(inst).__module__.partition(".")[0] for inst in run)
+    return next((package for package in packages if package != "glowpy"), "")
 
 
 class WatchedFunction(Protocol):
@@ -391,34 +412,44 @@ def sanitized(
 ) -> tuple[Sequence[Area], Extents]:
     """Executes a network twice, in areas that are made for each time, with both patterns.
 
-    Returns the areas and what was found the second time. Raises InternalError that names the run which touches what it
+    Returns the areas and what was found the second time. Raises AccessError that names the run which touches what it
     should not.
     """
-    watches: list[Watch] = []
-    results: list[tuple[Sequence[Area], Extents]] = []
-    for pattern in _PATTERNS:
+
+    def attempt(pattern: int, own: int | None = None) -> tuple[Watch, Sequence[Area], Extents]:
         made, places = areas()
-        watch = Watch(runs, made, pattern, places)
-        watches.append(watch)
-        results.append((made, execute(made, watch)))
-    first, second = (areas for areas, _ in results)
-    _compare(watches, first, second)
-    return results[-1]
+        watch = Watch(runs, made, pattern, places, own)
+        return watch, made, execute(made, watch)
+
+    low, high = _PATTERNS
+    first, before, _ = attempt(low)
+    second, after, found = attempt(high)
+    if unlike := _unlike(before, after):
+        pairs = enumerate(zip(first.digests, second.digests, strict=False))
+        place = next((place for place, (one, other) in pairs if one != other), None)
+        if place is None:
+            raise AccessError(f"{unlike}: results depend on memory that nobody wrote")
+        third, _, _ = attempt(high, own=low)
+        beyond = third.digests[place] != first.digests[place]
+        run = _members(runs, first.digests[place][0])
+        raise AccessError(
+            f"{_text(run)}: results depend on memory that nobody wrote: "
+            + ("it reads outside its operands" if beyond else _UNWRITTEN),
+            package=_package(run),
+        )
+    return after, found
 
 
-def _compare(watches: Sequence[Watch], first: Sequence[Area], second: Sequence[Area]) -> None:
-    """Raises InternalError where results depend on memory that nobody has written."""
-    for one, other in zip(first[1:], second[1:], strict=True):
+_UNWRITTEN = "it leaves elements unwritten that are its own to write, or reads them first"
+
+
+def _unlike(before: Sequence[Area], after: Sequence[Area]) -> str:
+    """The first area, but for the arena, in which two runs have left different elements; empty if there is none."""
+    for one, other in zip(before[1:], after[1:], strict=True):
         both = one.known & other.known
         if not np.array_equal(one.elements[both], other.elements[both]):
-            pairs = zip(*(watch.digests for watch in watches), strict=False)
-            index = next((a[0] for a, b in pairs if a != b), None)
-            runs = watches[0].runs
-            run = [] if index is None else _members(runs, index)
-            raise InternalError(
-                f"{_text(run) if run else one.name}: results depend on memory that nobody wrote: "
-                "it reads outside its operands, or leaves elements unwritten"
-            )
+            return one.name
+    return ""
 
 
 def _members(runs: Runs, index: int) -> Sequence[Instruction]:
@@ -428,7 +459,7 @@ def _members(runs: Runs, index: int) -> Sequence[Instruction]:
 
 @final
 class SanitizedFunction(CompiledFunction):
-    """A compiled function whose every run is checked. Raises InternalError for the first fault."""
+    """A compiled function whose every run is checked. Raises AccessError for the first fault."""
 
     def __init__(self, function: CompiledFunction, watched: WatchedFunction, runs: Runs) -> None:
         super().__init__(

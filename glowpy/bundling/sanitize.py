@@ -84,7 +84,7 @@ def extents_to_try(symbols: Mapping[str, Symbol], rng: random.Random) -> Iterato
 def run_sanitized(directory: Path | str, seed: int = 0) -> int:
     """Runs every network of a sanitized bundle on random inputs, at all `extents_to_try`; returns how often.
 
-    Raises InternalError for the first run of instructions that touches what it should not.
+    Raises AccessError for the first run of instructions that touches what it should not.
     """
     count = 0
     for network in load_sanitized(directory).values():
@@ -108,7 +108,7 @@ def _ports(stored: StoredBundle, network: str) -> Mapping[str, tuple[str, int]]:
 
 @final
 class SanitizedNetwork(Executable):
-    """A network of a bundle whose every run is checked. Raises InternalError for the first fault."""
+    """A network of a bundle whose every run is checked. Raises AccessError for the first fault."""
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
         seed: Of the random inputs.
         system: Whether compilers of the system may be taken; zig builds for every target.
 
-    Raises InternalError for an access to memory that the sanitizer finds, MissingToolError where the machine cannot
+    Raises AccessError for an access to memory that the sanitizer finds, MissingToolError where the machine cannot
     build or run it, LoadError if there is no whole bundle, UserError
     for an example that does not compile or that fails.
     """

@@ -35,7 +35,7 @@ from glowpy.cli.run import run_model
 from glowpy.cli.targets import targets
 from glowpy.cli.verb import Described
 from glowpy.cli.verify import verify
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import AccessError, InternalError, UserError
 from glowpy.support.limits import of_limits
 
 __all__ = ["VERBS", "command", "run"]
@@ -135,6 +135,9 @@ def _unexpected(error: Exception) -> int:
     if (limit := of_limits(error)) is not None:
         click.echo(f"error: {limit}", err=True)
         return 1
+    if isinstance(error, AccessError):
+        click.echo(f"error: {error}", err=True)
+        return 1 if error.package else 2
     return _bug(str(error) if isinstance(error, InternalError) else _UNEXPECTED)
 
 

@@ -3,7 +3,8 @@
 ```
 GlowError -- UserError      LoadError, VerifyError, UnsupportedError,
           |                 ResourceError, NoRoomError                   exit code 1, no traceback
-          '- InternalError  a bug in glowpy: the stage, and a traceback
+          '- InternalError  a bug in glowpy: the stage, and a traceback;
+                            AccessError, what a sanitizer finds, without one
 ```
 
 A message is one lower-case sentence that names the operand and says "expected ..., got ..."; the
@@ -20,6 +21,7 @@ from types import UnionType
 from glowpy.support.loc import UNKNOWN, Loc
 
 __all__ = [
+    "AccessError",
     "Diagnostic",
     "GlowError",
     "InternalError",
@@ -108,7 +110,22 @@ class InternalError(GlowError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n{self.remedy}"
+        return f"{super().__str__()}\n{self.remedy}" if self.remedy else super().__str__()
+
+
+class AccessError(InternalError):
+    """Machine code touches memory that it should not: a fault of a kernel, of which a traceback of Python says nothing.
+
+    Attributes:
+        package: Whose kernel it is; empty for glowpy's own.
+    """
+
+    def __init__(self, message: str, *, package: str = "") -> None:
+        if package:
+            super().__init__(message, remedy="")
+        else:
+            super().__init__(message)
+        self.package = package
 
 
 def expect_type(what: str, got: object, type_: type | UnionType, expected: str) -> None:

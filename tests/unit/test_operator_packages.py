@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -19,11 +20,13 @@ import pytest
 import glowpy
 from glowpy import operators, plugins
 from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.interpreter.interpret import interpret
 from glowpy.cli.main import run
 from glowpy.core.schema import NodeSchema
 from glowpy.core.tensor import Array
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
+from glowpy.ir.insts_gen import MaxInst
 from glowpy.operators import OperatorSet
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -128,6 +131,24 @@ def test_network_is_printed_read_and_checked(tmp_path: Path) -> None:
     status = run(["run", str(text), "--check-with", "interpreter"], io.StringIO(), out, err)
     assert status == 0, err.getvalue()
     assert glowpy.check(model(), dims={"N": 5}).problems == ()
+
+
+@pytest.mark.parametrize(("package", "status"), [("glowpy_series", 1), ("glowpy", 2)])
+def test_a_fault_of_a_kernel_is_one_line_without_a_traceback(
+    package: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glowpy.load(model(), dims={"N": 5})
+    series = importlib.import_module("glowpy_series.insts_gen")
+    insts = {"glowpy_series": series.SeriesRecordInst, "glowpy": MaxInst}
+    monkeypatch.setitem(interpret._rules, insts[package], lambda *args, **attrs: None)
+    onnx.save(model(), tmp_path / "net.onnx")
+    words = ["run", str(tmp_path / "net.onnx"), "--sanitize", "--backend", "interpreter"]
+    out, err = io.StringIO(), io.StringIO()
+    assert run([*words, "--shape", "N=5"], io.StringIO(), out, err) == status
+    first, *others = err.getvalue().splitlines()
+    assert re.match(r"error: %.*: it leaves elements unwritten", first)
+    own = package == "glowpy"
+    assert ("of the package glowpy_series" in first, len(others)) == (not own, int(own))
 
 
 def test_bundle_has_the_kernels(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import ctypes
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -30,8 +30,8 @@ from glowpy.ir.insts_gen import AddInst, CopyInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability
 from glowpy.memory import plan
-from glowpy.sanitizer import Area, Runs, Watch
-from glowpy.support.errors import InternalError, UserError
+from glowpy.sanitizer import Area, Runs, Watch, sanitized
+from glowpy.support.errors import AccessError, InternalError, UserError
 from glowpy.support.symbolic import symbol
 from tools.sanitize import subject_of, try_network
 
@@ -167,6 +167,39 @@ def test_a_read_of_what_nothing_wrote(small: Small) -> None:
     small.arena.forget(12, 16)
     with pytest.raises(InternalError, match="add reads elements of %b that nothing wrote"):
         small.step(2, [small.c, small.arena, small.arena], lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("right", "what"),
+    [(4, "it reads outside its operands"), (3, "it leaves elements unwritten that are its own")],
+)
+def test_what_results_depend_on(right: int, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum reads beyond `b`, or writes three elements of four."""
+    small = Small()
+
+    def areas() -> tuple[list[Area], dict[str, tuple[Area, int]]]:
+        new = Small()
+        small.arena, small.a, small.c = new.arena, new.a, new.c
+        return [new.arena, new.a, new.c], {"a": (new.a, 0), "c": (new.c, 0)}
+
+    def add() -> None:
+        beyond = small.arena.elements[16:32] if right == 4 else small.arena.elements[:16]
+        small.c.elements[: 4 * right] = beyond[: 4 * right]
+
+    def execute(made: Sequence[Area], watch: Watch) -> dict[str, int]:
+        small.watch = watch
+        small.step(1, [small.arena, small.a], lambda: small.arena.elements[:16].fill(1))
+        small.step(2, [small.c, small.arena, small.arena], add)
+        return {}
+
+    with pytest.raises(
+        AccessError, match=rf"^%c \(add\): results .* nobody wrote: {what}.*\n.*bug"
+    ):
+        sanitized(small.runs, areas, execute)
+    monkeypatch.setattr(AddInst, "__module__", "series.insts_gen")
+    with pytest.raises(AccessError, match=r"^%c \(add of the package series\): .*$") as caught:
+        sanitized(small.runs, areas, execute)
+    assert (caught.value.package, "bug" in str(caught.value)) == ("series", False)
 
 
 CALLS = """<ir_version: 9, opset_import: ["": 17]>
