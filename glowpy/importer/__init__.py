@@ -9,7 +9,7 @@ from glowpy.importer.onnx.indices import checks_among, raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.registry import registered as imported_operators
-from glowpy.importer.onnx.replaced import Given
+from glowpy.importer.onnx.replaced import Given, external_reader
 from glowpy.importer.onnx.signature import ValueInfo, inferred_outputs
 from glowpy.importer.onnx.source import read_proto
 
@@ -25,6 +25,7 @@ __all__ = [
     "by_rounds",
     "checks_among",
     "count_output",
+    "external_reader",
     "imported_operators",
     "inferred_outputs",
     "load",

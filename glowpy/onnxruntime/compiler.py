@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntFlag
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import final
 
 from glowpy.core.tensor import Array
-from glowpy.exporter import Locate as Located
-from glowpy.exporter import Place, apart, copied_model
+from glowpy.exporter import Place, with_data_apart
 from glowpy.onnxruntime.errors import Fail, InvalidGraph, NoSuchFile, translated
-from glowpy.onnxruntime.optimized import optimized_model
+from glowpy.onnxruntime.optimized import check_target, optimized_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
 from glowpy.onnxruntime.values import OrtValue
-from glowpy.support.errors import GlowError
+from glowpy.support.errors import GlowError, UserError
+from glowpy.support.output_files import write_output_file
 
 __all__ = ["ModelCompiler", "OrtCompileApiFlags", "OrtExternalInitializerInfo"]
 
@@ -104,10 +105,11 @@ class ModelCompiler:
         path = Path(fspath(output_model_path))
         if self._flags & OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS and path.exists():
             raise Fail(f"the output model '{path}' exists already")
+        check_target(path, self._model, self._options)
         content = self._content(path.parent)
         try:
-            path.write_bytes(content)
-        except OSError as error:
+            write_output_file(path, lambda file: file.write(content))
+        except UserError as error:
             raise Fail(f"cannot write '{path}': {error}") from error
 
     def compile_to_bytes(self) -> bytes:
@@ -136,30 +138,16 @@ class ModelCompiler:
     def _content(self, folder: Path | None) -> bytes:
         if self._flags & OrtCompileApiFlags.ERROR_IF_NO_NODES_COMPILED:
             raise Fail("Unable to compile any nodes: those of the CPU are compiled by a session")
+        path, threshold = self._apart
+        optimized = partial(optimized_model, self._model, self._options)
         try:
-            return copied_model(self._optimized(), self._folder, self._places(folder))
+            if path is not None:
+                target = (folder or Path()) / fspath(path)
+                check_target(target, self._model, self._options)
+                return with_data_apart(target, threshold, optimized)
+            return optimized(self._placed if self._locate else None)
         except GlowError as error:
             raise translated(error, InvalidGraph) from error
-        except OSError as error:
-            raise Fail(f"cannot write the initializers: {error}") from error
-
-    @property
-    def _folder(self) -> Path | None:
-        return self._model.parent if isinstance(self._model, Path) else None
-
-    def _optimized(self) -> bytes:
-        """The model, with its external data where it is if it is written as it is and somebody asks for that."""
-        level = self._options.graph_optimization_level
-        as_it_is = level is GraphOptimizationLevel.ORT_DISABLE_ALL
-        if as_it_is and self._locate is not None and isinstance(self._model, Path):
-            return self._model.read_bytes()
-        return optimized_model(self._model, self._options)
-
-    def _places(self, folder: Path | None) -> Located | None:
-        path, threshold = self._apart
-        if path is not None:
-            return apart((folder or Path()) / fspath(path), threshold)
-        return self._placed if self._locate else None
 
     def _placed(self, name: str, elements: Array, known: Place | None) -> Place | None:
         assert self._locate is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from glowpy.exporter import set_dims
 from glowpy.importer import (
     Given,
     HostInfo,
@@ -95,21 +96,12 @@ def open_model(
     except GlowError as error:
         raise translated(error, InvalidGraph) from error
     if options.dims:
-        _set_dims(model.source.proto.graph, options.dims)
+        set_dims(model.source.proto.graph, options.dims)
         model = type(model)(model.source)
     unknown = set(tensors) - {tensor.name for tensor in model.source.proto.graph.initializer}
     if unknown:
         raise InvalidArgument(f"the model has no initializer '{min(unknown)}'")
     return model
-
-
-def _set_dims(graph: Any, dims: Mapping[tuple[str, str], int]) -> None:
-    """Gives dimensions of a graph sizes, by their names or denotations."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        for dim in value.type.tensor_type.shape.dim:
-            for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
-                if called and (kind, called) in dims:
-                    dim.dim_value = dims[kind, called]
 
 
 def metadata(model: OnnxModel | HostModel) -> ModelMetadata:

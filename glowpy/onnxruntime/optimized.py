@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 
 from glowpy.core.type import Shape
-from glowpy.exporter import apart, copied_model, save
+from glowpy.exporter import Locate, copied_model, save, with_data_apart
 from glowpy.graph.function import Module
-from glowpy.importer import HostModel, OnnxModel, ValueInfo
+from glowpy.importer import Given, HostModel, OnnxModel, ValueInfo, external_reader
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.model import open_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
 from glowpy.support.errors import UserError
+from glowpy.support.output_files import check_output_file, write_output_file
 from glowpy.support.remedies import remedied
 from glowpy.support.symbolic import Dim, Expr, UndecidedError, symbol
 from glowpy.support.text import symbol_name
 
-__all__ = ["optimized_model", "write_optimized"]
+__all__ = ["check_target", "optimized_model", "write_optimized"]
 
 _FILE = "session.optimized_model_external_initializers_file_name"
 _LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
@@ -31,43 +33,59 @@ def write_optimized(model: str | PathLike[str] | bytes, options: SessionOptions)
     """Writes the file that the options ask for.
 
     A model that has no form in ONNX after it is optimized, and one of strings or sequences, is written as it is, and
-    that is said. Raises Fail for a file that cannot be written.
+    that is said. Raises Fail for a file that cannot be written, or is the model's.
     """
     path = Path(options.optimized_model_filepath)
-    content = optimized_model(model, options)
     name, least = options.entry(_FILE), options.entry(_LEAST) or "1024"
+    check_target(path, model, options)
+    optimized = partial(optimized_model, model, options)
     try:
+        check_output_file(str(path))
         if name:
-            content = copied_model(content, None, apart(path.parent / name, int(least)))
-        path.write_bytes(content)
-    except OSError as error:
+            check_target(path.parent / name, model, options)
+            content = with_data_apart(path.parent / name, int(least), optimized)
+        else:
+            content = optimized()
+        write_output_file(path, lambda file: file.write(content))
+    except UserError as error:
         raise Fail(f"cannot write the optimized model '{path}': {error}") from error
 
 
-def optimized_model(model: str | PathLike[str] | bytes, options: SessionOptions) -> bytes:
-    """The bytes of a file, with all elements inside: optimized unless the options say not to."""
+def check_target(path: Path, model: str | PathLike[str] | bytes, options: SessionOptions) -> None:
+    """Raises Fail where a file to be written is the model's, or holds its external data."""
+    if isinstance(model, bytes) or not path.exists():
+        return
+    if any(path.samefile(own) for own in open_model(model, options).source.stores.paths):
+        raise Fail(f"expected another file to write than those of the model, got '{path}'")
+
+
+def optimized_model(
+    model: str | PathLike[str] | bytes, options: SessionOptions, locate: Locate | None = None
+) -> bytes:
+    """The bytes of a file, optimized unless the options say not to, with all elements inside or where `locate` says."""
     opened = open_model(model, options)
     if options.graph_optimization_level is not GraphOptimizationLevel.ORT_DISABLE_ALL:
         try:
-            return _exported(opened)
+            return _exported(opened, locate)
         except UserError as error:
             say_once(
                 f"the optimized model is the model itself: {error}", options.log_severity_level
             )
     path = None if isinstance(model, bytes) else Path(fspath(model))
     content = model if isinstance(model, bytes) else Path(fspath(model)).read_bytes()
-    folder = None if path is None else path.parent
     tensors = {name: value.numpy() for name, value in options.initializers.items()}
-    return copied_model(content, folder, dims=options.dims, tensors=tensors)
+    external = external_reader(path, Given(tensors, options.files))
+    return copied_model(content, external, locate, dims=options.dims)
 
 
-def _exported(model: OnnxModel | HostModel) -> bytes:
+def _exported(model: OnnxModel | HostModel, locate: Locate | None) -> bytes:
     if isinstance(model, HostModel):
         raise UserError("a session computes a part of it")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "optimized.onnx"
         save(_open_module(model), path, optimize=True)
-        return copied_model(path.read_bytes(), path.parent)
+        content = copied_model(path.read_bytes(), external_reader(path))
+    return copied_model(content, external_reader(None), locate) if locate else content
 
 
 def _open_module(model: OnnxModel) -> Module:

@@ -172,6 +172,66 @@ def test_optimized_model_needs_a_folder(tmp_path: Path) -> None:
         ort.InferenceSession(network().SerializeToString(), optimizing(tmp_path / "no" / "m.onnx"))
 
 
+def cached(root: Path) -> Path:
+    """The model in the cache of a hub, where it and its weights are links."""
+    path = with_external_data(root)
+    folder = root / "snapshots/0123"
+    folder.mkdir(parents=True)
+    (root / "blobs").mkdir()
+    for name in ("m.onnx", "w.bin"):
+        (root / name).rename(root / "blobs" / name[0])
+        (folder / name).symlink_to(f"../../blobs/{name[0]}")
+    return folder / path.name
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+def test_models_in_the_cache_of_a_hub_are_copied(level: str, tmp_path: Path) -> None:
+    path, target = cached(tmp_path), tmp_path / "optimized.onnx"
+    options = optimizing(target)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    ort.InferenceSession(str(path), options)
+    same(onnxruntime.InferenceSession(str(target)), expected())
+    compiled = ort.ModelCompiler(
+        ort.SessionOptions(), path, graph_optimization_level=options.graph_optimization_level
+    )
+    same(onnxruntime.InferenceSession(compiled.compile_to_bytes()), expected())
+
+
+def test_files_in_memory_are_copied(tmp_path: Path) -> None:
+    path, target = with_external_data(tmp_path), tmp_path / "optimized.onnx"
+    content = (tmp_path / "w.bin").read_bytes()
+    (tmp_path / "w.bin").unlink()
+    options = optimizing(target)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_external_initializers_from_files_in_memory(["w.bin"], [content], [len(content)])
+    ort.InferenceSession(str(path), options)
+    same(onnxruntime.InferenceSession(str(target)), expected())
+
+
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
+@pytest.mark.parametrize("target", ["m.onnx", "link.onnx", "w.bin", "data"])
+def test_files_of_the_model_are_not_overwritten(level: str, target: str, tmp_path: Path) -> None:
+    path = with_external_data(tmp_path)
+    (tmp_path / "link.onnx").symlink_to("m.onnx")
+    before = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "w.bin")}
+    data = {"file_name": "w.bin", "min_size_in_bytes": "0"} if target == "data" else {}
+    name = "new.onnx" if target == "data" else target
+    options = optimizing(tmp_path / name, **data)
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    with pytest.raises(state.Fail, match="expected another file to write than those of the model"):
+        ort.InferenceSession(str(path), options)
+    compiler = ort.ModelCompiler(
+        ort.SessionOptions(),
+        path,
+        external_initializers_file_path="w.bin" if data else None,
+        graph_optimization_level=options.graph_optimization_level,
+    )
+    with pytest.raises(state.Fail, match="expected another file to write than those of the model"):
+        compiler.compile_to_file(tmp_path / name)
+    assert before == {name: (tmp_path / name).read_bytes() for name in before}
+    assert not (tmp_path / "new.onnx").exists()
+
+
 # Models that are compiled.
 
 

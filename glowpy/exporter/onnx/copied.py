@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
-import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, TensorProto, external_data_helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from glowpy.core.tensor import Array
 from glowpy.support.errors import LoadError
+from glowpy.support.output_files import write_output_file
 
-__all__ = ["Locate", "Place", "apart", "copied_model"]
+__all__ = ["Locate", "Place", "copied_model", "set_dims", "with_data_apart"]
 
 Place = tuple[str, int, int]
 """A file, the first byte in it, and how many bytes."""
@@ -20,25 +20,31 @@ Place = tuple[str, int, int]
 Locate = Callable[[str, Array, Place | None], Place | None]
 """Says of an initializer, its elements, and where these are so far, where they are to be: None for in the model."""
 
+External = Callable[[TensorProto], tuple[Place | None, Callable[[], bytes]] | None]
+"""Finds the elements of an initializer that are not in it: where they are, and what reads them."""
+
+_ELEMENTS = (
+    *("external_data", "data_location", "raw_data", "string_data"),
+    *("float_data", "double_data", "int32_data", "int64_data", "uint64_data"),
+)
+
 
 def copied_model(
     content: bytes,
-    folder: Path | None,
+    external: External,
     locate: Locate | None = None,
     *,
     dims: Mapping[tuple[str, str], int] | None = None,
-    tensors: Mapping[str, Array] | None = None,
 ) -> bytes:
     """The bytes of a model with its initializers where `locate` says.
 
     Args:
         content: The bytes of a file.
-        folder: Where its external data is.
+        external: Finds the elements that are not in the file, or are others.
         locate: Says where elements are to be. Without it, all are in the model.
         dims: Sizes of dimensions by ("name" or "denotation", what it is called).
-        tensors: Elements in place of those of initializers.
 
-    Raises LoadError for what is no model, and for external data that is missing.
+    Raises LoadError for what is no model, and what `external` raises.
     """
     try:
         model = ModelProto.FromString(content)
@@ -46,36 +52,45 @@ def copied_model(
         raise LoadError(
             f"expected an ONNX model, got something that does not parse: {error}"
         ) from None
-    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
-        for dim in value.type.tensor_type.shape.dim:
-            for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
-                if called and (kind, called) in (dims or {}):
-                    dim.dim_value = (dims or {})[kind, called]
+    set_dims(model.graph, dims or {})
     for tensor in _initializers(model.graph):
-        array = (tensors or {}).get(tensor.name)
-        known = _place(tensor, folder)
-        if array is not None:
-            tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), tensor.name))
-        elif known is not None:
-            _take_in(tensor, folder)
+        found = external(tensor)
+        if found is not None:
+            _take_in(tensor, found[1]())
+        known = found[0] if found is not None else None
         place = locate(tensor.name, numpy_helper.to_array(tensor), known) if locate else None
         if place is not None:
             _leave_out(tensor, place)
     return bytes(model.SerializeToString())
 
 
-def apart(path: Path, threshold: int) -> Locate:
-    """Keeps initializers of at least so many bytes in a file of its own, which is written at once, and begins empty."""
-    path.write_bytes(b"")
+def set_dims(graph: GraphProto, dims: Mapping[tuple[str, str], int]) -> None:
+    """Gives dimensions of a graph sizes, by their names or denotations."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            for kind, called in (("name", dim.dim_param), ("denotation", dim.denotation)):
+                if called and (kind, called) in dims:
+                    dim.dim_value = dims[kind, called]
 
+
+def with_data_apart(path: Path, threshold: int, copy: Callable[[Locate], bytes]) -> bytes:
+    """What `copy` makes of a model, with initializers of at least so many bytes in a file of its own.
+
+    That is written whole or not at all. Raises UserError where it cannot be.
+    """
+    copies: list[bytes] = []
+    write_output_file(path, lambda file: copies.append(copy(_apart(path, file, threshold))))
+    return copies[0]
+
+
+def _apart(path: Path, file: IO[bytes], threshold: int) -> Locate:
     def locate(name: str, elements: Array, known: Place | None) -> Place | None:
-        del name, known
+        del known
         content = elements.tobytes()
         if len(content) < threshold or elements.dtype.kind == "O":
             return None
-        with path.open("ab") as file:
-            start = file.tell()
-            file.write(content)
+        start = file.tell()
+        file.write(content)
         return path.name, start, len(content)
 
     return locate
@@ -91,24 +106,10 @@ def _initializers(graph: GraphProto) -> Iterator[TensorProto]:
                 work += [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
-def _place(tensor: TensorProto, folder: Path | None) -> Place | None:
-    """Where the elements are, if they are not in the model."""
-    if not external_data_helper.uses_external_data(tensor):
-        return None
-    info = external_data_helper.ExternalDataInfo(tensor)
-    path = (folder or Path()) / info.location
-    offset: int | None = info.offset
-    length: int | None = info.length
-    return str(path), offset or 0, length or 0
-
-
-def _take_in(tensor: TensorProto, folder: Path | None) -> None:
-    try:
-        external_data_helper.load_external_data_for_tensor(tensor, str(folder or Path()))
-    except (OSError, onnx.checker.ValidationError, ValueError) as error:
-        raise LoadError(f"tensor '{tensor.name}': cannot read external data: {error}") from None
-    tensor.data_location = TensorProto.DEFAULT
-    tensor.ClearField("external_data")
+def _take_in(tensor: TensorProto, content: bytes) -> None:
+    for name in _ELEMENTS:
+        tensor.ClearField(name)
+    tensor.raw_data = content
 
 
 def _leave_out(tensor: TensorProto, place: Place) -> None:

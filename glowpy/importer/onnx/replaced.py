@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import onnx
 from onnx import external_data_helper
@@ -13,11 +14,15 @@ from onnx import external_data_helper
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.source import Source
-from glowpy.importer.onnx.tensor import kind_of
+from glowpy.importer.onnx.stored import Stores
+from glowpy.importer.onnx.tensor import external_span, kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["Given", "replaced"]
+__all__ = ["External", "Given", "external_reader", "replaced"]
+
+External = tuple[tuple[str, int, int] | None, Callable[[], bytes]]
+"""The file, first byte and number of bytes of external data, if it is in a file, and what reads it."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ def replaced(source: Source, given: Given) -> Source:
     """
     digest = hashlib.sha256()
     for tensor in _stored(source.proto.graph):
-        content = _content(tensor, given, source)
+        content = _content(tensor, given, source.file)
         if content is None:
             continue
         for name in ("external_data", "data_location", "float_data", "int32_data", "int64_data"):
@@ -56,9 +61,30 @@ def _stored(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         work += [inner for node in graph.node for inner in subgraphs(node)]
 
 
-def _content(tensor: onnx.TensorProto, given: Given, source: Source) -> bytes | None:
+def external_reader(
+    path: Path | None, given: Given | None = None
+) -> Callable[[onnx.TensorProto], External | None]:
+    """What finds the elements that are not in a tensor of the model at `path`; None for one that has its own.
+
+    It raises UserError for external data that is missing, out of range, or where `decode` reads none.
+    """
+    stores = Stores(folder=path.parent if path is not None else None, model=path)
+
+    def external(tensor: onnx.TensorProto) -> External | None:
+        content = _content(tensor, given or Given(), path.name if path is not None else "model")
+        if content is not None:
+            return None, lambda: content
+        if not external_data_helper.uses_external_data(tensor):
+            return None
+        file, start, length = external_span(tensor, stores)
+        return (str(file.path), start, length), lambda: file.read(start, length).tobytes()
+
+    return external
+
+
+def _content(tensor: onnx.TensorProto, given: Given, file: str) -> bytes | None:
     if tensor.name in given.tensors:
-        return _elements(tensor, given.tensors[tensor.name], source)
+        return _elements(tensor, given.tensors[tensor.name], file)
     if not external_data_helper.uses_external_data(tensor):
         return None
     entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -71,17 +97,17 @@ def _content(tensor: onnx.TensorProto, given: Given, source: Source) -> bytes | 
         raise UserError(
             f"tensor '{tensor.name}': expected external data up to byte {end}, "
             f"but '{entries['location']}' has {len(content)}",
-            loc=Loc(source.file),
+            loc=Loc(file),
         )
     return bytes(content[start:end])
 
 
-def _elements(tensor: onnx.TensorProto, array: Array, source: Source) -> bytes:
+def _elements(tensor: onnx.TensorProto, array: Array, file: str) -> bytes:
     kind, shape = kind_of(tensor.data_type), tuple(tensor.dims)
     if (array.dtype, array.shape) != (kind.dtype, shape):
         raise UserError(
             f"initializer '{tensor.name}': expected {kind.dtype}{list(shape)}, "
             f"got {array.dtype}{list(array.shape)}",
-            loc=Loc(source.file),
+            loc=Loc(file),
         )
     return (array if sys.byteorder == "little" else array.byteswap()).tobytes()

@@ -116,6 +116,11 @@ class InFile(Storage):
             self.identity = f"{place} {self._version} {status.st_ctime_ns}"
 
     @property
+    def path(self) -> Path:
+        """Where it was opened."""
+        return self._path
+
+    @property
     def size(self) -> int:
         """How many bytes the file had when it was opened."""
         return self._version[1]
@@ -186,6 +191,11 @@ class Stores:
         if path not in self._files:
             self._files[path] = InFile(path, keep_open=len(self._files) < _MAX_OPEN)
         return self._files[path]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that were opened so far: the model's, if it is in one, and those of external data."""
+        return [*([self.model] if self.model is not None else []), *self._files]
 
     @cached_property
     def digest(self) -> str:

@@ -228,10 +228,14 @@ def decode_all(
     return tensors, wrong
 
 
-def _external(
-    proto: TensorProto, type: Type, bits: int, stores: Stores
-) -> tuple[Storage, int, int]:
-    """The file of external data, the first byte in it, and how many there are."""
+def external_span(proto: TensorProto, stores: Stores) -> tuple[InFile, int, int]:
+    """The file of external data, the first byte in it, and how many there are. Raises UserError as `decode` does."""
+    type = Type(kind_of(proto.data_type), tuple(proto.dims))
+    return _external(proto, type, PACKED.get(proto.data_type, 8 * type.kind.size), stores)
+
+
+def _external(proto: TensorProto, type: Type, bits: int, stores: Stores) -> tuple[InFile, int, int]:
+    """The same of a tensor of a known type."""
     size = _size(type, bits)
     entries = {entry.key: entry.value for entry in proto.external_data}
     file, location = open_external(proto, stores), entries.get("location", "")
