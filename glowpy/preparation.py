@@ -17,7 +17,7 @@ from typing import TypeAlias, final
 from glowpy.assumptions import Assumptions, Plan
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
-from glowpy.support.errors import UserError
+from glowpy.support.errors import FrozenError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError
 from glowpy.support.text import parse_dim, symbol_name
 
@@ -82,9 +82,9 @@ class Gate:
     frozen: bool = False
 
     def admit(self, why: str) -> None:
-        """Raises UserError if nothing is to be compiled any more."""
+        """Raises FrozenError if nothing is to be compiled any more."""
         if self.frozen:
-            raise UserError(
+            raise FrozenError(
                 f"the session is frozen, and has no code for this call: {why}",
                 note="prepare the session for it before freeze()",
             )

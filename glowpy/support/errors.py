@@ -2,7 +2,7 @@
 
 ```
 GlowError -- UserError      LoadError, VerifyError, UnsupportedError,
-          |                 ResourceError, NoRoomError                   exit code 1, no traceback
+          |                 FrozenError, NoRoomError, ResourceError      exit code 1, no traceback
           '- InternalError  a bug in glowpy: the stage, and a traceback;
                             AccessError, what a sanitizer finds, without one
 ```
@@ -23,6 +23,7 @@ from glowpy.support.loc import UNKNOWN, Loc
 __all__ = [
     "AccessError",
     "Diagnostic",
+    "FrozenError",
     "GlowError",
     "InternalError",
     "LoadError",
@@ -87,6 +88,10 @@ class VerifyError(UserError):
 
 class UnsupportedError(UserError):
     """Well-formed input that glowpy, or the chosen backend, cannot handle."""
+
+
+class FrozenError(UserError):
+    """A session that is to compile nothing any more has no code for a call."""
 
 
 class NoRoomError(UserError):

@@ -10,6 +10,7 @@ from onnx import parser
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.support.errors import ResourceError
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]> '
 STEP = """one = Constant <value_float = 1.0> () q = Add(p, one) m = ReduceMax <keepdims = 0> (q)
@@ -119,3 +120,34 @@ def test_loops_that_are_written_out(n: int, c: int) -> None:
             checked.run(None, feeds)
     else:
         assert checked.run(None, feeds)[1].shape == (0, 3)
+
+
+STRINGS = (
+    HEAD
+    + """agraph (int64 n, string[N] w, float[M] a) => (string[N] v, float[R, P] s) {
+  v, s = Loop (n, , w) <body = g (int64 i, bool k, string[N] p) => (bool k2, string[N] q, float[P] t) {
+    k2 = Identity(k) q = Identity(p) t = Concat <axis = 0> (a, a) }> }"""
+)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_frozen_session_says_so_also_of_a_round_that_is_tried(count: int) -> None:
+    session = glowpy.InferenceSession(parser.parse_model(STRINGS), backend="interpreter")
+    feeds = {"n": np.array(0), "w": np.array(["a", "b"], object), "a": A}
+    assert session.run(None, feeds)[1].shape == (0, 4)
+    session.freeze()
+    assert session.run(None, feeds)[1].shape == (0, 4)
+    with pytest.raises(glowpy.UserError, match="the session is frozen, and has no code"):
+        session.run(None, feeds | {"n": np.array(count), "a": np.ones(70, np.float32)})
+
+
+def test_want_of_memory_in_a_round_that_is_tried_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = glowpy.InferenceSession(parser.parse_model(STRINGS), backend="interpreter")
+    feeds = {"n": np.array(0), "w": np.array(["a", "b"], object), "a": A}
+
+    def short(*given: object, **named: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(glowpy.CompiledFunction, "__call__", short)
+    with pytest.raises(ResourceError, match="not enough memory"):
+        session.run(None, feeds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 import numpy as np
 import onnx
@@ -24,7 +23,13 @@ from glowpy.importer.onnx.bodies import (
 )
 from glowpy.importer.onnx.host.node import Body, HostNode, on_host
 from glowpy.importer.onnx.host.types import HostValue, dtype_of
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import (
+    FrozenError,
+    NoRoomError,
+    ResourceError,
+    UnsupportedError,
+    UserError,
+)
 
 __all__: list[str] = []
 
@@ -112,8 +117,11 @@ def _stacked_none(
     types = body.output_types[len(body.output_types) - len(axes) :]
     items = [_declared_item(type) for type in types]
     if not all(map(_is_known, types)):
-        with suppress(UserError):
+        try:
             items = body(inputs, outer)[-len(axes) :]
+        except UserError as error:
+            if isinstance(error, FrozenError | NoRoomError | ResourceError):
+                raise  # which is not about the round
     results = []
     for item, axis in zip(items, axes, strict=True):
         shape = list(item.shape)
