@@ -34,7 +34,7 @@ MOST_PROGRAMS = 64
 """More programs are not prepared: some dimension turned out to be one that each extent is compiled for."""
 _MOST_CORNERS = 64
 _MOST_PAIRED = 6
-"""Of no more dimensions each two are tried together."""
+"""Of at most so many dimensions, each two are tried together."""
 _SWEPT = 1024
 """So many extents of each dimension are tried."""
 _IN_VAIN = 8

@@ -233,7 +233,7 @@ class Watch:
     def before(
         self, index: int, addresses: Sequence[int], instructions: Sequence[Instruction]
     ) -> None:
-        """Called before a run, with the addresses of the operands that are `in_memory`."""
+        """Is called before a run, with the addresses of the operands that are `in_memory`."""
         step = self.runs.steps[index]
         self._enter(step, instructions)
         run, operands = self._run(step, addresses, instructions)
@@ -261,7 +261,7 @@ class Watch:
     def after(
         self, index: int, addresses: Sequence[int], instructions: Sequence[Instruction]
     ) -> None:
-        """Called after a run."""
+        """Is called after a run."""
         step = self.runs.steps[index]
         self._called.pop()
         while self._frames[-1].program is not step.program:
@@ -471,7 +471,7 @@ class SanitizedFunction(CompiledFunction):
         self._given |= {port.placeholder for port in self.state_ports}
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
-        """In areas of its own, of which the results are copied."""
+        """Runs in areas of its own, of which the results are copied."""
         del arena
         copies: dict[str, Array] = {}
 

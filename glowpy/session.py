@@ -273,7 +273,7 @@ class InferenceSession(ProcessBound):
             self._assumptions[known] = learned
 
     def freeze(self) -> None:
-        """From now on compiles nothing any more: a call that no code is for raises UserError."""
+        """Compiles nothing any more from now on: a call that no code is for raises UserError."""
         self._gate.frozen = True
 
     def __enter__(self) -> Self:

@@ -50,7 +50,7 @@ Constants: TypeAlias = frozenset[tuple[str, int]]
 """Dimensions, and the numbers that they are in some code."""
 
 _FIRST, _LEAST = 9, 3
-"""What nothing bounds is at most 2 to this power at first; of several, all together are, but each 2 to the second."""
+"""The exponents of limits at first, as powers of 2: several extents without bounds share one, each has the least."""
 _GROWTH = 4
 """A limit that is exceeded becomes so many times larger."""
 _SPREAD = 6

@@ -124,7 +124,7 @@ class SanitizedNetwork(Executable):
         self._ports = ports
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
-        """In areas of its own, of which the results are copied."""
+        """Runs in areas of its own, of which the results are copied."""
         del arena
         copies: dict[str, Array] = {}
 

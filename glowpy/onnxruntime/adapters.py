@@ -23,7 +23,7 @@ __all__ = ["AdapterFormat", "LoraAdapter"]
 
 _MAGIC = b"TORT"
 _VERSION = 1
-"""Of the format of files."""
+"""The version of the format of files."""
 
 _Versions = tuple[int, int, int]
 
@@ -72,7 +72,7 @@ class AdapterFormat:
         self._versions = *self._versions[:2], model_version
 
     def get_model_version(self) -> int:
-        """For which version of the model it is."""
+        """The version of the model that it is for."""
         return self._versions[2]
 
     def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
@@ -162,11 +162,11 @@ def _parameter(content: bytes, table: int) -> tuple[str, OrtValue]:
 # Writing: every object after those that refer to it, since offsets lead forwards.
 
 _VTABLE = struct.pack("<6H", 12, 20, 4, 8, 12, 16)
-"""Of a table with four fields of four bytes each."""
+"""The layout of a table with four fields of four bytes each."""
 
 
 class _Buffer:
-    """Bytes that grow."""
+    """A buffer of bytes that grows."""
 
     def __init__(self, head: bytes) -> None:
         self.content = bytearray(head)

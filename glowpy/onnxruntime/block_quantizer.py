@@ -27,7 +27,7 @@ def _blocks(weights: Array, block: int) -> list[Array]:
 
 
 def _away(numbers: Array) -> Array:
-    """Rounded to the nearest integer, halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero."""
     rounded: Array = np.trunc(numbers + np.copysign(np.float32(0.5), numbers))
     return rounded
 
@@ -78,7 +78,7 @@ def _filled(numbers: Array, count: int, value: int) -> Array:
 def _in_columns(
     bits: int, dst: Array, src: Array, scale: Array, zero_points: Array, block: int, symmetric: bool
 ) -> None:
-    """For MatMulNBits: columns one after the other, each cut into blocks."""
+    """Quantizes for MatMulNBits: columns one after the other, each cut into blocks."""
     integers, scales, zeros = _quantized(src, block, bits, symmetric, src.dtype)
     middle, each = 1 << (bits - 1), 8 // bits
     columns = _filled(integers.T, each, middle if symmetric else 0)
@@ -120,7 +120,7 @@ def quantize_matmul_8bits(
 def _in_rows(
     bits: int, dst: Array, src: Array, scale: Array, zero_points: Array, block: int, symmetric: bool
 ) -> bool:
-    """For DequantizeLinear: in the order of the weights, signed if symmetric."""
+    """Quantizes for DequantizeLinear: in the order of the weights, signed if symmetric."""
     integers, scales, zeros = _quantized(src, block, bits, symmetric, src.dtype)
     middle, each = 1 << (bits - 1), 8 // bits
     if symmetric:
@@ -169,7 +169,7 @@ def quantize_matmul_bnb4(
 
 
 _PIVOTS = (0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0.8333333)
-"""Between which magnitudes of FP4 lie: in the middle, rounded as bitsandbytes and onnxruntime have them."""
+"""The limits between magnitudes of FP4: the middles, rounded as bitsandbytes and onnxruntime have them."""
 
 
 def _nearest(numbers: Array, quant_type: int) -> Array:

@@ -66,7 +66,7 @@ class ArenaExtendStrategy(_Choice):
 
 
 class OrtMemType(_Choice):
-    """For what memory is."""
+    """The purpose of memory."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -75,14 +75,14 @@ class OrtMemType(_Choice):
 
 
 class OrtDeviceMemoryType(_Choice):
-    """Who reaches memory."""
+    """Who can reach a device's memory."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
 class OrtMemoryInfoDeviceType(_Choice):
-    """On what memory is."""
+    """The kind of device that memory belongs to."""
 
     CPU = 0
     GPU = 1
@@ -91,7 +91,7 @@ class OrtMemoryInfoDeviceType(_Choice):
 
 
 class OrtHardwareDeviceType(_Choice):
-    """What a device is."""
+    """The kind of a device."""
 
     CPU = 0
     GPU = 1
@@ -99,7 +99,7 @@ class OrtHardwareDeviceType(_Choice):
 
 
 class OrtExecutionProviderDevicePolicy(_Choice):
-    """By what a provider is selected. There is one."""
+    """The policy by which a provider is selected; glowpy has one provider."""
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -130,7 +130,7 @@ class OrtDeviceEpIncompatibilityReason(_Choice):
 
 
 class OrtDeviceVendorId(IntEnum):
-    """Who makes a device."""
+    """The maker of a device."""
 
     NONE = 0x0000
     AMD = 0x1002
@@ -166,10 +166,10 @@ def check_device(device_type: str | OrtDevice) -> None:
 
 @final
 class OrtDevice:
-    """Where a value may be: a type, which one of that type, and who makes it. Values of glowpy are on the CPU."""
+    """A place of values: the type of a device, its number among those, and its maker. glowpy's are on the CPU."""
 
     def __init__(self, device_type: int | str = 0, *numbers: int) -> None:
-        """Of a type; with the kind of its memory, who makes it if three numbers follow, and which one it is."""
+        """Makes one of a type; with the kind of its memory, its maker if three numbers follow, and its number."""
         kind, vendor = (
             _DEVICES[device_type] if isinstance(device_type, str) else (int(device_type), 0)
         )
@@ -232,7 +232,7 @@ class OrtDevice:
         return self._type
 
     def device_vendor_id(self) -> int:
-        """Who makes it; 0 for nobody in particular."""
+        """The number of its maker; 0 for nobody in particular."""
         return self._vendor
 
     vendor_id = device_vendor_id

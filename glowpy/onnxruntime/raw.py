@@ -88,7 +88,7 @@ class RawSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Array]:
-        """As `InferenceSession.run`."""
+        """Runs as `InferenceSession.run` does."""
         return self.session.run(output_names, input_feed, run_options)
 
     def run_with_ort_values(
@@ -97,13 +97,13 @@ class RawSession:
         output_names: Sequence[str],
         run_options: RunOptions | None = None,
     ) -> OrtValueVector:
-        """As `InferenceSession.run_with_ort_values`."""
+        """Runs as `InferenceSession.run_with_ort_values` does."""
         return self.session.run_with_ort_values(output_names, input_feed, run_options)
 
     def run_with_iobinding(
         self, binding: SessionIOBinding | IOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """As `InferenceSession.run_with_iobinding`."""
+        """Runs as `InferenceSession.run_with_iobinding` does."""
         inner = binding.binding if isinstance(binding, SessionIOBinding) else binding
         self.session.run_with_iobinding(inner, run_options)
 

@@ -125,7 +125,7 @@ class SparseTensor:
         coo_indices: Array,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """Of elements and their coordinates, or their places in a row. The arrays are not copied.
+        """Makes a tensor of elements and their coordinates, or their places in a row. The arrays are not copied.
 
         Raises RuntimeError for another number of coordinates, and for another device than the CPU.
         """
@@ -146,7 +146,7 @@ class SparseTensor:
         outer_indices: Array,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """Of elements row by row, their columns, and where rows begin. The arrays are not copied.
+        """Makes a tensor of elements row by row, their columns, and where rows begin. The arrays are not copied.
 
         Raises RuntimeError unless there are as many columns as elements and one more begin than rows.
         """

@@ -38,7 +38,7 @@ class Told(Protocol):
     """What is to know that it is in the child of a fork."""
 
     def forked(self) -> None:
-        """Called there before anything else runs."""
+        """Is called in the child before anything else runs there."""
 
 
 @final
@@ -46,7 +46,7 @@ class Lock:
     """A lock for `with`, which the thread that holds it may take again; open in the child of a fork.
 
     Args:
-        is_brief: Whether a fork waits for it. Then nobody takes another such lock while he holds it.
+        is_brief: Whether a fork waits for it. Then no thread takes another such lock while it holds this one.
     """
 
     def __init__(self, *, is_brief: bool = True) -> None:

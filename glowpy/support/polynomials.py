@@ -75,7 +75,7 @@ def divided(
 
 
 def _part(term: Term[A], divisor: Term[A]) -> Term[A] | None:
-    """One term by another; None if it does not divide evenly."""
+    """The quotient of two terms; None if they do not divide evenly."""
     if term[1] % divisor[1]:
         return None
     left = list(term[0])

@@ -116,7 +116,7 @@ class Expr:
         return isinstance(other, Expr) and self._hash == other._hash and self._terms == other._terms
 
     def __repr__(self) -> str:
-        """As in lists of dimensions, which messages show."""
+        """The text of the extent as lists of dimensions have it, which messages show."""
         return self._text
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ _SHORT = 1 << 12
 
 @dataclass(frozen=True)
 class Move:
-    """One element of a result for each index, out of an input.
+    """A move of one element of an input to each place of a result.
 
     Attributes:
         result: Where the first element goes.

@@ -216,7 +216,7 @@ def _extents(result: NodeValue) -> Bounds:
 
 @_bounds(ConvertNode)
 def _converted(result: NodeValue, input: Bounds) -> Bounds:
-    """Floats become integers towards zero."""
+    """Bounds of a conversion: floats become integers towards zero."""
     if not result.type.kind.is_integer:
         return input
     low, high = input
@@ -260,7 +260,7 @@ def _product(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
 
 @_bounds(DivNode)
 def _quotient(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
-    """Integers are divided towards zero; what is not finite divides nothing."""
+    """Bounds of a quotient: integers are divided towards zero, and what is not finite divides nothing."""
     is_integer = result.type.kind.is_integer
     if rhs[0] < 1 and (is_integer or rhs[0] <= 0):
         return _ANYTHING
@@ -288,7 +288,7 @@ def _greatest(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
 @_bounds(ReduceAddNode)
 @_bounds(CumSumNode)
 def _total(result: NodeValue, input: Bounds) -> Bounds:
-    """At most the sum of all; that of none is 0."""
+    """Bounds of a sum: at most that of all elements, and 0 for none."""
     low, high = (0 if end == 0 else end * _terms(result) for end in input)
     slack = _slack(result)
     return min(low - abs(low) * slack, 0), max(high + abs(high) * slack, 0)
@@ -301,7 +301,7 @@ def _total(result: NodeValue, input: Bounds) -> Bounds:
 @_bounds(CeilNode)
 @_bounds(RoundNode)
 def _whole(result: NodeValue, input: Bounds) -> Bounds:
-    """However it is rounded."""
+    """Bounds of a rounding, in whatever direction."""
     del result
     low, high = input
     return (low if math.isinf(low) else math.floor(low)), (

@@ -53,7 +53,7 @@ class _Sum:
 
 
 def distance_between(scope: Scope, begin: Value, end: Value) -> Dim | None:
-    """By how much `end` is more than `begin`, both of one element, unless it wraps; None where that is not known."""
+    """The number by which `end` is more than `begin`, both of one element, if it does not wrap; None if not known."""
     begin, end = _in_one_kind(begin, end)
     first, last = _sum_of(scope, begin), _sum_of(scope, end)
     return last.rest - first.rest if first.factors == last.factors else None
@@ -161,7 +161,7 @@ def _multiple(one: _Atom, other: _Atom) -> Mapping[_Atom, int]:
 
 
 def _source(value: NodeValue, place: int) -> _Atom | None:
-    """Where an element comes from that is moved only."""
+    """The place that an element comes from that is only moved."""
     match value.node:
         case ReshapeNode() as node:
             return node.inputs[0], place

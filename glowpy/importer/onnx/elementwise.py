@@ -129,7 +129,7 @@ def _pow(n: OnnxNode) -> Value:
 
 
 def _whole_power(base: Numbers, exponent: Numbers) -> Numbers:
-    """By squaring. Below 0 it is truncated: 0, but for 1 and -1, and infinite for 0."""
+    """Raises to powers by squaring. Below 0 the power is truncated: 0, but for 1 and -1, and infinite for 0."""
     size = abs(exponent)
     odd = size - size // 2 * 2
     left = size.where(size <= _EXPONENTS, odd + _EXPONENTS)

@@ -217,7 +217,7 @@ class Scope:
     origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
     """What the placeholders of functions that are called stand for; None for what changes from round to round."""
     rounds: dict[NodeValue, Dim] = field(default_factory=dict)
-    """Of values that are the number of a round, how many rounds there are at most."""
+    """The most rounds that there are of a loop, for values that are the number of one."""
     settled: set[NodeValue] = field(default_factory=set)
     """Values that follow from constants alone, and are no tensors: see `settled`."""
     checks: list[Check] | None = None

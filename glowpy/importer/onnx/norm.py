@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 @from_onnx("BatchNormalization")
 def _batch_normalization(n: OnnxNode) -> Value | tuple[Value, ...]:
-    """With given statistics, or those of the batch in training; below opset 9 perhaps with some for each element."""
+    """Normalizes by given statistics, or the batch's in training; below opset 9 perhaps by some for each element."""
     x = n.value(0)
     if x.type.rank == 0:
         raise UserError(f"expected an input of rank 1 or more, got {x.type}")

@@ -14,7 +14,7 @@ from glowpy.passes import RewritePass
 __all__ = ["SplitPoolsPass"]
 
 _LEAST_GAIN = 2
-"""So many times fewer elements have to be read, for another pass over memory."""
+"""Another pass over memory is worth it if so many times fewer elements are read."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ __all__: list[str] = []
 
 
 def _scores(n: OnnxNode, number: int) -> NodeValue:
-    """So many scores: products with rows of coefficients, plus the intercepts.
+    """Computes so many scores: products with rows of coefficients, plus the intercepts.
 
     A row has as many as there are features; what follows the last row is not read, as in onnxruntime.
     """
