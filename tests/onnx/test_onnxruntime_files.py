@@ -97,6 +97,20 @@ def test_bytes_in_place_of_files_that_are_not_there(tmp_path: Path) -> None:
         options.add_external_initializers_from_files_in_memory(["w.bin"], [], [])
 
 
+@pytest.mark.parametrize(("key", "value"), [("offset", "zz"), ("offset", "-4"), ("length", "1e9")])
+def test_places_in_files_that_are_no_numbers(key: str, value: str, tmp_path: Path) -> None:
+    path = with_external_data(tmp_path)
+    content = (tmp_path / "w.bin").read_bytes()
+    model = onnx.load(path, load_external_data=False)
+    entries = {entry.key: entry for entry in model.graph.initializer[0].external_data}
+    entries[key].value = value
+    options = ort.SessionOptions()
+    options.add_external_initializers_from_files_in_memory(["w.bin"], [content], [len(content)])
+    wrong = f"'w': expected a number for the {key} of its external data, got '{value}'"
+    with pytest.raises(state.InvalidGraph, match=wrong):
+        ort.InferenceSession(model.SerializeToString(), options)
+
+
 def test_files_elsewhere_are_named_as_onnxruntime_does(tmp_path: Path) -> None:
     path = with_external_data(tmp_path)
     (tmp_path / "w.bin").unlink()

@@ -13,9 +13,10 @@ from onnx import external_data_helper
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.order import subgraphs
+from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.source import Source
 from glowpy.importer.onnx.stored import Stores
-from glowpy.importer.onnx.tensor import external_span, kind_of
+from glowpy.importer.onnx.tensor import external_span, kind_of, number_in
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
@@ -36,7 +37,8 @@ class Given:
 def replaced(source: Source, given: Given) -> Source:
     """The source with elements of the caller's, which need not be on disk then.
 
-    Raises UserError for an array of another type or shape than the initializer, and for a file that ends too early.
+    Raises UserError for an array of another type or shape than the initializer, for a file that ends too early, and
+    for places in it that are no numbers.
     """
     digest = hashlib.sha256()
     for tensor in _stored(source.proto.graph):
@@ -83,31 +85,40 @@ def external_reader(
 
 
 def _content(tensor: onnx.TensorProto, given: Given, file: str) -> bytes | None:
-    if tensor.name in given.tensors:
-        return _elements(tensor, given.tensors[tensor.name], file)
+    """What is given for a tensor of a model in this file, if anything is."""
+    try:
+        if tensor.name in given.tensors:
+            return _elements(tensor, given.tensors[tensor.name])
+        return _external(tensor, given)
+    except UserError as error:
+        raise located(error, Loc(file)) from None
+
+
+def _external(tensor: onnx.TensorProto, given: Given) -> bytes | None:
     if not external_data_helper.uses_external_data(tensor):
         return None
     entries = {entry.key: entry.value for entry in tensor.external_data}
     content = given.files.get(entries.get("location", ""))
     if content is None:
         return None
-    start = int(entries.get("offset", "0"))
-    end = start + int(entries.get("length", len(content) - start))
-    if not 0 <= start <= end <= len(content):
+    start = number_in(tensor.name, "offset", entries.get("offset", "0"))
+    length = entries.get("length")
+    end = max(start, len(content))
+    if length is not None:
+        end = start + number_in(tensor.name, "length", length)
+    if end > len(content):
         raise UserError(
             f"tensor '{tensor.name}': expected external data up to byte {end}, "
-            f"but '{entries['location']}' has {len(content)}",
-            loc=Loc(file),
+            f"but '{entries['location']}' has {len(content)}"
         )
     return bytes(content[start:end])
 
 
-def _elements(tensor: onnx.TensorProto, array: Array, file: str) -> bytes:
+def _elements(tensor: onnx.TensorProto, array: Array) -> bytes:
     kind, shape = kind_of(tensor.data_type), tuple(tensor.dims)
     if (array.dtype, array.shape) != (kind.dtype, shape):
         raise UserError(
             f"initializer '{tensor.name}': expected {kind.dtype}{list(shape)}, "
-            f"got {array.dtype}{list(array.shape)}",
-            loc=Loc(file),
+            f"got {array.dtype}{list(array.shape)}"
         )
     return (array if sys.byteorder == "little" else array.byteswap()).tobytes()

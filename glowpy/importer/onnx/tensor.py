@@ -26,6 +26,7 @@ __all__ = [
     "decode_sparse",
     "elem_type_of",
     "kind_of",
+    "number_in",
     "open_external",
     "type_name",
 ]
@@ -239,8 +240,8 @@ def _external(proto: TensorProto, type: Type, bits: int, stores: Stores) -> tupl
     size = _size(type, bits)
     entries = {entry.key: entry.value for entry in proto.external_data}
     file, location = open_external(proto, stores), entries.get("location", "")
-    offset = _number(proto.name, "offset", entries.get("offset", "0"))
-    length = _number(proto.name, "length", entries.get("length", str(size)))
+    offset = number_in(proto.name, "offset", entries.get("offset", "0"))
+    length = number_in(proto.name, "length", entries.get("length", str(size)))
     if length != size:
         raise UserError(
             f"tensor '{proto.name}': expected {size} bytes of external data for {type}, got {length}"
@@ -272,7 +273,8 @@ def open_external(proto: TensorProto, stores: Stores) -> InFile:
         raise UserError(f"tensor '{proto.name}': cannot read external data: {error}") from None
 
 
-def _number(name: str, key: str, text: str) -> int:
+def number_in(name: str, key: str, text: str) -> int:
+    """Where external data begins, or how long it is. Raises UserError for what is no such number."""
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise UserError(
             f"tensor '{name}': expected a number for the {key} of its external data, got '{text[:40]}'"
