@@ -234,9 +234,26 @@ UNBOUNDED = model(
 
 def test_an_extent_without_a_bound_has_to_be_known() -> None:
     """A session supposes one."""
+    session = glowpy.InferenceSession(UNBOUNDED, backend="interpreter")
+    for most in (3, 5):
+        assert session.run(None, {"x": np.array([most, 1])})[0].tolist() == [*range(most)]
     message = "'most' must be known while compiling, but depends on the input 'x'"
     with pytest.raises(UserError, match=message):
         glowpy.load(UNBOUNDED, dims={"n": symbol("n", 1, 9)})
+
+
+def test_a_found_extent_may_fit_for_some_elements_only() -> None:
+    """A reshape of what is found to four elements is right for some elements, and wrong for all others."""
+    nodes = [node("NonZero", ["x"], ["places"]), node("Reshape", ["places", "four"], ["y"])]
+    proto = model(
+        nodes, {"x": (TensorProto.FLOAT, [6])}, {"y": TensorProto.INT64}, {"four": np.array([4])}
+    )
+    session = glowpy.InferenceSession(proto, backend="interpreter")
+    fits, wrong = np.array([1, 0, 1, 1, 0, 1]), np.array([1, 0, 1, 0, 0, 1])
+    for _ in range(2):
+        assert session.run(None, {"x": fits.astype(np.float32)})[0].tolist() == [0, 2, 3, 5]
+        with pytest.raises(UserError, match="expected a shape of 3 elements"):
+            session.run(None, {"x": wrong.astype(np.float32)})
 
 
 def test_known_elements_are_searched_while_importing() -> None:
