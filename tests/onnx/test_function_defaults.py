@@ -12,6 +12,9 @@ from onnx.reference import ReferenceEvaluator
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.defaults import complete_calls
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
 
 X = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
 
@@ -67,6 +70,40 @@ def test_an_attribute_that_stands_for_another() -> None:
     (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
     (expected,) = ReferenceEvaluator(model("y = Softmax <axis = 0> (x)")).run(None, {"x": X})
     np.testing.assert_allclose(y, np.asarray(expected), rtol=1e-6)
+
+
+def levels(count: int) -> list[str]:
+    """Functions that each call the next one twice, and leave out an attribute the second time."""
+    names = [f"a{n}" for n in range(count)]
+    attributes = ", ".join(names)
+    handed = [f"{name}: float = @{name}" for name in names]
+    texts = []
+    for n in range(count):
+        rest = ", ".join(handed[:n] + handed[n + 1 :])
+        calls = f"local.f{n + 1} <{', '.join(handed)}> (x) v = local.f{n + 1} <{rest}> (x)"
+        texts.append(f"f{n} <{attributes}> (x) => (y) {{ u = {calls} y = Add (u, v) }}")
+    last = " ".join(
+        f"y{n + 1} = LeakyRelu <alpha: float = @{name}> (y{n})" for n, name in enumerate(names)
+    )
+    result = f"y{count}"
+    return [*texts, f"f{count} <{attributes}> (y0) => ({result}) {{ {last} }}"]
+
+
+def test_copies_are_of_what_the_graph_reaches() -> None:
+    proto = model("y = Neg (x)", *levels(6))
+    complete_calls(proto, 1, Loc("a"))
+    assert len(proto.functions) == 7
+    given = ", ".join(f"a{n} = 1.0" for n in range(6))
+    proto = model(f"y = local.f0 <{given}> (x)", *levels(6))
+    with pytest.raises(UserError, match="functions expand to more than 100 nodes"):
+        complete_calls(proto, 100, Loc("a"))
+
+
+def test_every_way_to_leave_out_attributes_is_a_copy() -> None:
+    proto = model("y = local.f0 <a0 = 1.0, a1 = 0.5> (x)", *levels(2))
+    (y,) = glowpy.InferenceSession(proto, backend="interpreter").run(None, {"x": X})
+    wanted = sum(np.where(X < 0, a * b * X, X) for a in (1.0, 0.01) for b in (0.5, 0.01))
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

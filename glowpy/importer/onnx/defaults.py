@@ -8,21 +8,27 @@ from typing import TypeAlias
 import onnx
 
 from glowpy.importer.onnx.order import subgraphs
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
 
 __all__ = ["complete_calls"]
 
 _Key: TypeAlias = tuple[str, str, str]
 
 
-def complete_calls(model: onnx.ModelProto) -> None:
-    """Gives every call the attributes that it leaves out and that have a default, in graphs and in functions.
+def complete_calls(model: onnx.ModelProto, most: int, loc: Loc) -> None:
+    """Gives every call that the graph leads to the attributes that it leaves out and that have a default.
 
     An attribute without a default that a call leaves out is left out of what the function hands it on to, which may be
     a call as well: such a call is one of a copy of the function, which hands on nothing.
+
+    Raises UserError where the copies have more than so many nodes: they are as many as sets of attributes are left out.
     """
     functions = {_key(f.domain, f.name, f.overload): f for f in model.functions}
     variants: dict[tuple[_Key, frozenset[str]], str] = {}
-    work = [list(model.graph.node), *(list(f.node) for f in model.functions)]
+    reached: set[_Key] = set()
+    copied = 0
+    work = [list(model.graph.node)]
     while work:
         for node in _all(work.pop()):
             key = _key(node.domain, node.op_type, node.overload)
@@ -33,15 +39,22 @@ def complete_calls(model: onnx.ModelProto) -> None:
             defaults = [a for a in function.attribute_proto if a.name not in given]
             node.attribute.extend(defaults)
             missing = frozenset(function.attribute) - given - {a.name for a in defaults}
-            if not any(_hands_on(inner, missing) for inner in _all(list(function.node))):
-                continue
-            if (key, missing) not in variants:
-                copy = _without(function, missing, f"{function.name}_{len(variants)}", functions)
-                variants[key, missing] = copy.name
-                functions[_key(copy.domain, copy.name, copy.overload)] = copy
-                model.functions.append(copy)
-                work.append(list(model.functions[-1].node))
-            node.op_type = variants[key, missing]
+            if any(_hands_on(inner, missing) for inner in _all(list(function.node))):
+                if (key, missing) not in variants:
+                    copied += sum(1 for _ in _all(list(function.node)))
+                    if copied > most:
+                        raise UserError(f"functions expand to more than {most} nodes", loc=loc)
+                    copy = _without(
+                        function, missing, f"{function.name}_{len(variants)}", functions
+                    )
+                    variants[key, missing] = copy.name
+                    model.functions.append(copy)
+                    functions[_key(copy.domain, copy.name, copy.overload)] = model.functions[-1]
+                node.op_type = variants[key, missing]
+                key = _key(node.domain, node.op_type, node.overload)
+            if key not in reached:
+                reached.add(key)
+                work.append(list(functions[key].node))
 
 
 def _key(domain: str, name: str, overload: str) -> _Key:

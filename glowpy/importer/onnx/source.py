@@ -274,7 +274,7 @@ def _version_problems(source: Source) -> Iterator[UserError]:
 def _inline(source: Source) -> Source:
     """The model without model-local functions."""
     _check_expansion(source)
-    complete_calls(source.proto)
+    complete_calls(source.proto, MAX_NODES, Loc(source.file))
     for function in source.proto.functions:
         name_outputs(function, source.opsets.get("", 1))
         _take_opsets(function, source.opsets)
