@@ -81,7 +81,7 @@ def _finish(command: Sequence[str], folder: Path | None, what: str) -> None:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=child_environment(),
+            env=child_environment(command),
             capture_output=True,
             text=True,
             check=False,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, final
 
 if __name__ == "__main__":  # see `worker_command`
-    sys.path.insert(0, sys.argv[1])
+    sys.path.append(sys.argv[1])
 
 import llvmlite
 import llvmlite.binding as binding
@@ -198,11 +198,12 @@ def worker_command() -> list[str]:
     """What starts this module as a program, which reads and writes what `header`, `request` and `read_result` say.
 
     It is isolated: no file in the current folder is taken for one of Python's own modules. So it is told where this
-    process has found LLVM, which may be on a path that the environment or the program has added.
+    process has found LLVM, which may be on a path that the environment or the program has added. That comes after
+    Python's own modules, for which packages beside LLVM may have names too, and in place of the usual packages (-S).
     """
     isolated = ["-I"] if "PYTHONHOME" not in os.environ else ["-s", "-P"]  # -I would ignore it
     home = Path(llvmlite.__file__).parent.parent
-    return [sys.executable, *isolated, __file__, str(home)]
+    return [sys.executable, "-S", *isolated, __file__, str(home)]
 
 
 def declarations(texts: Iterable[str]) -> list[str]:

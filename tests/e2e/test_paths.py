@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite
 import pytest
 
 from glowpy.support import cache_folder as module
@@ -52,6 +53,18 @@ def test_files_of_the_current_folder_are_not_taken_for_pythons_own(tmp_path: Pat
     body = body[: body.index("from glowpy.backends")]
     folders = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     done = python("-c", body, PYTHONPATH=folders)
+    assert done.returncode == 0, done.stderr
+
+
+def test_packages_beside_llvm_are_not_taken_for_pythons_own(tmp_path: Path) -> None:
+    """As backports in a folder of packages, which a program adds once Python's own are imported."""
+    for name in ("enum", "struct", "dataclasses"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a backport')")
+    (tmp_path / "llvmlite").symlink_to(Path(llvmlite.__file__).parent)
+    folders = [str(Path(__file__).parents[2]), *sys.path]
+    early = f"import dataclasses, sys; sys.path[:] = {folders!r}; import numpy, google.protobuf"
+    body = COMPILE[: COMPILE.index("from glowpy.backends")]
+    done = python("-c", f"{early}\nsys.path.insert(0, {str(tmp_path)!r})\n{body}")
     assert done.returncode == 0, done.stderr
 
 

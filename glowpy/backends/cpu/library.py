@@ -155,7 +155,7 @@ def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
     parts.mkdir()
     command = [sys.executable, str(compile_script()), *what, "--parts", str(parts)]
     # Its temporary files are in our folder: they go with it, whatever ends the script.
-    environment = child_environment(TMPDIR=str(folder))
+    environment = child_environment(command, TMPDIR=str(folder))
     with (
         (folder / "said").open("w+", encoding="utf-8") as said,
         subprocess.Popen(

@@ -177,7 +177,12 @@ def _build(
     program = "example.wasm" if wasm else "example"
     command = [*compiler, *flags, *map(str, sources), "-o", program]
     done = subprocess.run(
-        command, cwd=folder, env=child_environment(), capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=child_environment(command),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode or done.stderr.strip():
         raise UserError(f"main.c cannot be built with {label}:\n{done.stderr.strip()}")

@@ -119,7 +119,7 @@ def can_sanitize(command: Sequence[str]) -> bool:
 
 
 def _ends_well(command: Sequence[str], folder: str) -> bool:
-    environment = child_environment()
+    environment = child_environment(command)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     return done.returncode == 0
 
@@ -141,7 +141,7 @@ def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
         done = subprocess.run(
             [*command, *flags, "network.o", "-o", name, "-lc"],
             cwd=scratch,
-            env=child_environment(),
+            env=child_environment(command),
             capture_output=True,
             text=True,
             check=False,
