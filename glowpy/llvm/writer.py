@@ -192,9 +192,10 @@ class ModuleWriter:
                     self._debug.member(name, line, body.first_line, scope) for name, line in members
                 )
                 text = entry + text.replace(_SCOPE, scope)
-            inlining = "alwaysinline" if inline else "" if self._merge else "noinline"
-            inlining += ' "no-builtin-memcpy"' * body.loops_only
-            function = _Function(name, body.parameters, text, inlining, self.attached(scope), work)
+            words = ["alwaysinline"] if inline else [] if self._merge else ["noinline"]
+            words += ['"no-builtin-memcpy"'] if body.loops_only else []
+            debug = self.attached(scope)
+            function = _Function(name, body.parameters, text, inline, tuple(words), debug, work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
 
@@ -256,26 +257,29 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Function:
-    """A private function: its body, LLVM's word for whether callers inline it, and how long LLVM takes for it."""
+    """A private function.
+
+    Attributes:
+        inline: Whether all callers have it inlined.
+        words: LLVM's, for what it is to do with this function alone.
+        work: How long LLVM takes for it.
+    """
 
     name: str
     parameters: str
     body: str
-    inlining: str
+    inline: bool
+    words: tuple[str, ...]
     debug: str
     work: int
-
-    @property
-    def inline(self) -> bool:
-        """Whether all callers have it inlined."""
-        return self.inlining.startswith("alwaysinline")
 
     @property
     def declaration(self) -> str:
         return f"declare hidden void @{self.name}({self.parameters}) {EXTERNAL}"
 
     def text(self, linkage: str, attributes: str) -> str:
-        head = f"define {linkage} void @{self.name}({self.parameters}) {self.inlining} {attributes}{self.debug}"
+        words = " ".join([*self.words, attributes])
+        head = f"define {linkage} void @{self.name}({self.parameters}) {words}{self.debug}"
         return f"{head} {{\nentry:\n{self.body}}}\n"
 
 

@@ -157,35 +157,17 @@ class _Walk:
             if inst.has(Trait.MEMORY):
                 continue
             tensors = [memory.tensor(ref.value) for ref in inst.operands]
-            with self._watched(code.first_index + index, memory, inst, tensors, current):
+            if self.watch is None:
                 self._step(inst, tensors, current)
+            else:
+                with _watched(self.watch, code.first_index + index, memory, inst, tensors, current):
+                    self._step(inst, tensors, current)
             if isinstance(symbolic, DefineInst):
                 symbols = symbols_of(symbolic.symbols).values()
                 numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
                 current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
                 ir = code.at(tuple(current.items()))
         return current
-
-    @contextmanager
-    def _watched(
-        self,
-        index: int,
-        memory: _Memory,
-        inst: Instruction,
-        tensors: list[Tensor],
-        extents: Extents,
-    ) -> Iterator[None]:
-        """Tells the watch, if there is one, of an instruction before it and after it."""
-        watch = self.watch
-        if watch is None:
-            yield
-            return
-        pairs = zip(inst.operands, tensors, strict=True)
-        addresses = [address_of(t.array) for ref, t in pairs if not memory.keeps(ref.value)]
-        instructions = watch.runs.instructions(extents)
-        watch.before(index, addresses, instructions)
-        yield
-        watch.after(index, addresses, instructions)
 
     def _step(self, inst: Instruction, tensors: list[Tensor], extents: Extents) -> None:
         named = {ref.name: tensor.array for ref, tensor in zip(inst.operands, tensors, strict=True)}
@@ -224,6 +206,24 @@ class _Walk:
             self.run(inst.body, bindings, arrays[inst.operands[-1].value], extents)
             done += 1
         arrays[call.count][...] = done
+
+
+@contextmanager
+def _watched(
+    watch: Watch,
+    index: int,
+    memory: _Memory,
+    inst: Instruction,
+    tensors: list[Tensor],
+    extents: Extents,
+) -> Iterator[None]:
+    """Tells a watch of an instruction before it and after it."""
+    pairs = zip(inst.operands, tensors, strict=True)
+    addresses = [address_of(t.array) for ref, t in pairs if not memory.keeps(ref.value)]
+    instructions = watch.runs.instructions(extents)
+    watch.before(index, addresses, instructions)
+    yield
+    watch.after(index, addresses, instructions)
 
 
 class _Memory:
