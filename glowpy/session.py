@@ -132,6 +132,7 @@ class InferenceSession(ProcessBound):
         self._gate = _gate or Gate(on_compile)
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = Lock()  # of what is assumed
+        self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._values: tuple[str, ...] = ()
         self._choice: ValueNeededError | None = None  # for which these have to be known
         self._hosted: Hosted | None = None
@@ -205,7 +206,7 @@ class InferenceSession(ProcessBound):
         model = by_rounds(self._model, error)
         if self._state.pairs or not model.forced:
             raise error
-        with self._lock:
+        with self._splitting:
             if self._rounds is None:
                 self._rounds = Hosted(model, self._part)
                 self._specialisations.clear()

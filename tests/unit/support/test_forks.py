@@ -17,6 +17,7 @@ import pytest
 from glowpy import InferenceSession, UserError, reporting
 from glowpy.llvm import machine
 from glowpy.recipe import Compilation
+from glowpy.support import forks
 from glowpy.support.forks import Lock, tell_in_child
 
 pytestmark = [
@@ -27,6 +28,12 @@ pytestmark = [
 SUM = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Add(x, x) }'
 KEPT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[2] x, float[2] s) => (float[2] y, float[2] t) { t = Add(x, s) y = Mul(t, t) }"""
+
+ROUNDS = """<ir_version: 10, opset_import: ["": 17]>
+g (bool c, float[N] a, float[2] x) => (float[R, N] s, float[2] y) { y = Add(x, x)
+  t, s = Loop (, c, a) <body = h (int64 i, bool k, float[P] p) => (bool k2, float[P] q, float[P] sc) {
+    q = Add(p, p) sc = Identity(p) m = ReduceMax <keepdims = 0> (q)
+    e = Constant <value_float = 3.5> () k2 = Less(m, e) }> }"""
 
 
 def child(work: Callable[[], bool]) -> bool:
@@ -161,6 +168,37 @@ def test_the_child_compiles_what_another_thread_was_compiling(
     with elsewhere(compile):
         assert child(lambda: _right(session, 5) and _right(session, 7))
     assert _right(session, 5)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str) -> None:
+    """Its parts are compiled then, and no lock is held that a fork waits for."""
+    del cache_folder
+    session = InferenceSession(onnx.parser.parse_model(ROUNDS), backend=backend)
+    feeds = {"c": np.array(True), "a": np.ones(3, np.float32), "x": np.ones(2, np.float32)}
+
+    def right() -> bool:
+        stacked, sum = session.run(None, feeds)
+        return bool((stacked == [[1] * 3, [2] * 3]).all() and (sum == 2).all())
+
+    def go_over(pause: Callable[[], None]) -> None:
+        paused: list[str] = []
+
+        def progress(name: str, _done: int, _total: int) -> None:
+            if name == "memory" and not paused:
+                paused.append(name)
+                pause()
+
+        with reporting(progress):
+            assert right()
+
+    with elsewhere(go_over):
+        assert session._rounds is None
+        locks = [lock for known in forks._locks.values() if (lock := known()) is not None]
+        assert [lock for lock in locks if lock._is_brief and lock._holders] == []
+        assert child(right)
+    assert right()
+    assert session._rounds is not None
 
 
 class _Pausing:
