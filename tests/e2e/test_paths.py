@@ -58,11 +58,13 @@ def test_files_of_the_current_folder_are_not_taken_for_pythons_own(tmp_path: Pat
 
 def test_packages_beside_llvm_are_not_taken_for_pythons_own(tmp_path: Path) -> None:
     """As backports in a folder of packages, which a program adds once Python's own are imported."""
-    for name in ("enum", "struct", "dataclasses"):
+    for name in ("enum", "platform", "tempfile", "zipfile"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a backport')")
     (tmp_path / "llvmlite").symlink_to(Path(llvmlite.__file__).parent)
     folders = [str(Path(__file__).parents[2]), *sys.path]
-    early = f"import dataclasses, sys; sys.path[:] = {folders!r}; import numpy, google.protobuf"
+    early = (
+        f"import ctypes, platform, sys, tempfile, zipfile; sys.path[:] = {folders!r}; import numpy"
+    )
     body = COMPILE[: COMPILE.index("from glowpy.backends")]
     done = python("-c", f"{early}\nsys.path.insert(0, {str(tmp_path)!r})\n{body}")
     assert done.returncode == 0, done.stderr
