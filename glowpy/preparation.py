@@ -1,8 +1,9 @@
 """Preparation: what a session compiles before it is called, for all extents of open dimensions within ranges.
 
 A session learns from its calls what compiling needs to know of open dimensions. Here calls are made up: the corners of
-the ranges first, then every extent of each dimension beside the others at a corner. What code there is for costs no
-more than a look, so that most models are compiled once for each range.
+the ranges first, then every extent of each dimension beside the others where the
+model allows some. What code there is for costs no more than a look, so that most models are compiled once for each
+range. What has no code in the end, and was not tried, is warned of.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TypeAlias, final
 from glowpy.assumptions import Assumptions, Plan
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
-from glowpy.support.errors import FrozenError, UserError
+from glowpy.support.callers import warn_caller
+from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError
 from glowpy.support.text import parse_dim, symbol_name
 
@@ -35,10 +37,14 @@ MOST_PROGRAMS = 64
 _MOST_CORNERS = 64
 _MOST_PAIRED = 6
 """Of at most so many dimensions, each two are tried together."""
-_SWEPT = 1024
-"""So many extents of each dimension are tried."""
+_SWEPT = 1 << 14
+"""So many extents of each dimension are looked at, the lowest; and as many of the highest."""
+_SOUGHT = 256
+"""So many extents are tried to find some that the model allows, where it allows no corner."""
 _IN_VAIN = 8
-"""After so many extents that the model does not allow, those that no code is for are taken to be like these."""
+"""After so many that the model does not allow, those are not tried that are at odds with what is learned."""
+_MOST_IN_VAIN = 64
+"""After so many, none is tried."""
 _LARGEST = 1 << 31
 _PIECE = re.compile(r"\s*([0-9]{1,10})(?:\s*\.\.\s*([0-9]{1,10}))?\s*")
 
@@ -81,11 +87,12 @@ class Gate:
     listener: Callable[[CompileEvent], object] | None = None
     frozen: bool = False
 
-    def admit(self, why: str) -> None:
-        """Raises FrozenError if nothing is to be compiled any more."""
+    def admit(self, why: str = "") -> None:
+        """Raises FrozenError if nothing is to be compiled any more, for a call or to prepare."""
         if self.frozen:
+            what = f"has no code for this call: {why}" if why else "prepares nothing any more"
             raise FrozenError(
-                f"the session is frozen, and has no code for this call: {why}",
+                f"the session is frozen, and {what}",
                 note="prepare the session for it before freeze()",
             )
 
@@ -203,34 +210,66 @@ class _Preparation:
         self.assumed = assumed
         self._fits, self._compile = fits, compile
         self._errors: list[UserError] = []
+        self._refused: set[tuple[str, int]] = set()  # at the base, whatever else is there
+        self._untried: list[Mapping[str, int]] = []
         lows = {name: low for name, (low, _) in part.items()}
         highs = {name: high for name, (_, high) in part.items()}
         self.assumed.bound(ranges.shapes(lows), ranges.shapes(highs))
         self._programs = 0
 
     def run(self) -> None:
-        """Compiles until there is code for all that the model allows. Raises the first error if that is nothing."""
+        """Compiles until there is code for all that the model allows, of what is looked at.
+
+        Raises the first error if that is nothing.
+        """
         corners = list(_corners(self._part))
-        base = next((corner for corner in corners if self._try(corner, exactly=True)), None)
-        if base is None:
-            raise self._errors[0]
+        base = self._base(corners)
+        for extents in corners:
+            self._try(extents)
+        self._untried.clear()  # until more is known
+        for names in _together(self._part):
+            self._errors.clear()
+            for extent in _swept(self._part, names):
+                fits = self._try({**base, **_clamped(self._part, names, extent)})
+                if not fits and len(names) == 1:
+                    self._refused.add((names[0], extent))
         self._errors.clear()
         for extents in corners:
             self._try(extents)
-        for names in _together(self._part):
-            self._errors.clear()
-            low = min(self._part[name][0] for name in names)
-            high = max(self._part[name][1] for name in names)
-            for extent in range(low, min(high, low + _SWEPT) + 1):
-                self._try({**base, **_clamped(self._part, names, extent)})
+        if self._untried:
+            first, last = (
+                ", ".join(f"{name} = {extent}" for name, extent in self._untried[end].items())
+                for end in (0, -1)
+            )
+            more = f" to {last} ({len(self._untried)} in all)" if first != last else ""
+            warn_caller(f"no code is prepared for {first}{more}, which was not tried")
+
+    def _base(self, corners: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+        """Extents that the model allows: a corner, or others. Raises the first error if there are none."""
+        inner = (_clamped(self._part, self._part, one) for one in _from_the_ends(self._part))
+        tried = 0
+        for extents in itertools.chain(corners, itertools.islice(inner, _SOUGHT)):
+            if self._try(extents, exactly=True):
+                self._errors.clear()
+                return extents
+            tried += 1
+        error = self._errors[0]
+        if math.prod(high - low + 1 for low, high in self._part.values()) > tried:
+            which = f"expected ranges with extents that the model allows, which {tried} are not"
+            raise UserError.of([Diagnostic(which), *error.diagnostics]) from error
+        raise error
 
     def _try(self, extents: Mapping[str, int], *, exactly: bool = False) -> bool:
         """Compiles for these extents, unless there is code for them, or only for others too. False if that fails."""
         shapes = self._ranges.shapes(extents)
         if not exactly and self._fits(shapes):
             return True
-        if len(self._errors) >= _IN_VAIN:
-            return False
+        if not exactly and len(self._errors) >= _IN_VAIN:
+            if not self._refused.isdisjoint(extents.items()) or self.assumed.contradictions(shapes):
+                return False
+            if len(self._errors) >= _MOST_IN_VAIN:
+                self._untried.append(extents)
+                return False
         before = self.assumed.copy()
         try:
             self._compiled(shapes)
@@ -239,7 +278,7 @@ class _Preparation:
                 self._check(constants)
             elif constants.keys() != before.compiled_for_each.keys():
                 self.assumed = before  # what is odd about these extents does not count for others
-        except (RoundsError, _TooManyError, ValueNeededError):
+        except (FrozenError, ResourceError, RoundsError, _TooManyError, ValueNeededError):
             raise
         except UserError as error:
             self.assumed = before
@@ -305,6 +344,24 @@ def _together(part: Mapping[str, Bounds]) -> Iterator[Sequence[str]]:
     if len(part) <= _MOST_PAIRED:
         yield from itertools.combinations(part, 2)
     yield from [[*part]] if len(part) > 2 else []
+
+
+def _swept(part: Mapping[str, Bounds], names: Iterable[str]) -> Iterator[int]:
+    """The extents of dimensions that are varied together, without those in the middle of very many."""
+    low, high = min(part[name][0] for name in names), max(part[name][1] for name in names)
+    split = min(low + _SWEPT, high + 1)
+    yield from range(low, split)
+    yield from range(max(split, high + 1 - _SWEPT), high + 1)
+
+
+def _from_the_ends(part: Mapping[str, Bounds]) -> Iterator[int]:
+    """The same, the lowest and the highest in turns."""
+    extents = [*_swept(part, part)] if part else []
+    half = (len(extents) + 1) // 2
+    for low, high in itertools.zip_longest(extents[:half], reversed(extents[half:])):
+        yield low
+        if high is not None:
+            yield high
 
 
 def _clamped(part: Mapping[str, Bounds], names: Iterable[str], extent: int) -> dict[str, int]:

@@ -208,6 +208,7 @@ class InferenceSession(ProcessBound):
             raise error
         with self._splitting:
             if self._rounds is None:
+                self._gate.admit(error.diagnostics[0].message)
                 self._rounds = Hosted(model, self._part)
                 self._specialisations.clear()
         return self._rounds
@@ -228,10 +229,11 @@ class InferenceSession(ProcessBound):
             values: Elements of inputs that compiling has to know, such as a shape or what chooses between branches.
             ranges: The same as `dims`, for names that Python takes.
 
-        What is prepared stays, whatever else the session compiles later. Raises UserError for dimensions that are
-        missing, for ranges that each extent would be compiled for, and for a model that is not compiled as a whole;
-        and what `run` raises if it allows none of the extents.
+        What is prepared stays: see docs/serving.md. Warns of extents without code that were not tried. Raises UserError
+        for dimensions that are missing, ranges that each extent would be compiled for, a model that is not compiled as
+        a whole, and after `freeze`; and what `run` raises if the model allows none of the extents.
         """
+        self._gate.admit()
         whole = "expected a model that is compiled as a whole to prepare"
         if self._hosted is not None or self._rounds is not None:
             raise UserError(f"{whole}: parts of this one are compiled when they first run")
@@ -263,18 +265,21 @@ class InferenceSession(ProcessBound):
         with self._lock:
             before = self._assumed_with(known).copy()
 
-        def compile(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        def compile(plan: Plan, shapes: Shapes) -> None:
             work = partial(self._compiled, plan, values, known, "prepare")
             call = tuple(shapes.items()), known
-            self._specialisations.get((plan, known), call, work)
-            self._specialisations.pin((plan, known))
+            self._specialisations.get((plan, known), call, work, pinned=True)
 
-        learned = prepared(ranges, before, lambda s: self._fitting(s, known) is not None, compile)
+        def fits(shapes: Shapes) -> bool:
+            plan = self._fitting(shapes, known)
+            return plan is not None and self._specialisations.pin((plan, known))
+
+        learned = prepared(ranges, before, fits, compile)
         with self._lock:
             self._assumptions[known] = learned
 
     def freeze(self) -> None:
-        """Compiles nothing any more from now on: a call that no code is for raises UserError."""
+        """Compiles nothing any more from now on: a call without code raises UserError, and so does `prepare`."""
         self._gate.frozen = True
 
     def __enter__(self) -> Self:
@@ -408,6 +413,9 @@ class InferenceSession(ProcessBound):
     def _exceeded(self, function: CompiledFunction, others: Mapping[str, int]) -> bool:
         """Whether a run has found extents that are beyond their limits, which are higher now."""
         limits = beyond_limits(function.supposed, others)
+        if limits:  # nothing is dropped that nothing may replace
+            found = ", ".join(f"'{name}' = {extent}" for name, extent in limits.items())
+            self._gate.admit(f"elements make {found}")
         with self._lock:
             for assumed in self._assumptions.values():
                 assumed.found.exceed(limits)
@@ -427,18 +435,16 @@ class InferenceSession(ProcessBound):
         if not inputs or any(feeds[one].size > MAX_VALUE for one in inputs):
             raise error
         why = error.diagnostics[0].message
-        self._gate.admit(why)
         values = {one: feeds[one] for one in dict.fromkeys([*self._values, *inputs])}
         known, plan = key_of(values), Plan(shapes)
         with self._lock:
             self._elements.need(inputs, why)
-            self._elements.meet(values)
+            if not self._gate.frozen:
+                self._elements.meet(values)
         compile = partial(self._compiled, plan, values, known, why)
         return self._specialisations.get((plan, known), (tuple(shapes.items()), known), compile)
 
-    def _for(
-        self, feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
-    ) -> CompiledFunction:
+    def _for(self, feeds: Mapping[str, Array], shapes: Shapes) -> CompiledFunction:
         """The specialisation for inputs, and what is kept, of these shapes; compiled if there is none."""
         while True:
             values = {name: feeds[name] for name in self._values} if self._values else {}
@@ -448,12 +454,7 @@ class InferenceSession(ProcessBound):
                 if not self._knows(error, shapes, values):
                     raise
 
-    def _knows(
-        self,
-        error: ValueNeededError,
-        shapes: Mapping[str, tuple[int, ...]],
-        known: Mapping[str, Array],
-    ) -> bool:
+    def _knows(self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]) -> bool:
         """Notes inputs whose elements must be known.
 
         False if they were `known`, are kept, or are data: many elements, or floats or more than a few elements that
@@ -513,7 +514,7 @@ class InferenceSession(ProcessBound):
                 if plan is None:
                     before = before or self._copied_assumptions(known)
                     why = self._why(dict(shapes), known)
-                    plan = self._assumed(dict(shapes), values)
+                    plan = self._assumed(dict(shapes), values, why)
                 compile = partial(self._compiled, plan, values, known, why)
                 try:
                     return self._specialisations.get((plan, known), call, compile)
@@ -541,30 +542,28 @@ class InferenceSession(ProcessBound):
         with self._lock:
             return self._assumed_with(known).copy()
 
-    def _fitting(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> Plan | None:
+    def _fitting(self, shapes: Shapes, known: Hashable) -> Plan | None:
         """The closest plan that there is code of for these shapes and known elements."""
         keys = self._specialisations.keys
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
         return min(fitting, key=lambda plan: plan.openness) if fitting else None
 
-    def _why(self, shapes: Mapping[str, tuple[int, ...]], known: Hashable) -> str:
-        """Why something has to be compiled for a call. Raises UserError if nothing is to be."""
+    def _why(self, shapes: Shapes, known: Hashable) -> str:
+        """Why something has to be compiled for a call."""
         keys = self._specialisations.keys
         plans = [plan for plan, values in keys if values == known]
         if plans:
-            why = self._fresh.beyond(shapes, plans)
-        else:
-            why = f"other elements of {listed(self._values)}" if keys else "nothing is compiled yet"
-        self._gate.admit(why)
-        return why
+            return self._fresh.beyond(shapes, plans)
+        return f"other elements of {listed(self._values)}" if keys else "nothing is compiled yet"
 
-    def _assumed(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> Plan:
-        """The plan to compile by for these shapes, and elements that have to be known."""
+    def _assumed(self, shapes: Shapes, values: Mapping[str, Array], why: str) -> Plan:
+        """The plan to compile by for these shapes, and elements that have to be known, if anything is to be."""
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
         except UserError as error:  # its remedy is for those who give shapes in advance
             error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
             raise
+        self._gate.admit(why)  # before anything is learned, or warned of
         with self._lock:
             self._elements.meet(values)
             return self._assumed_with(key_of(values)).plan(shapes)
@@ -572,7 +571,8 @@ class InferenceSession(ProcessBound):
     def _compiled(
         self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str
     ) -> CompiledFunction:
-        """From the backend's memory of what it compiled, or compiled now. Drops the same with narrower bounds."""
+        """From the backend's memory of what it compiled, or compiled now if that may be. Replaces narrower bounds."""
+        self._gate.admit(why)
         copies = {name: array.copy() for name, array in values.items()}
         modules: list[Module] = []
         start = time.perf_counter()
@@ -591,8 +591,9 @@ class InferenceSession(ProcessBound):
                 module.forget()
         function.observer, function.supposed = self._observer, plan.supposed
         function.checks = checks_among(function.outputs)
-        self._specialisations.keep(lambda key: key[1] != known or not plan.replaces(key[0]))
         if self._gate.listener is not None:
             dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
             self._gate.listener(CompileEvent(self._file, dims, why, seconds, not modules))
+        own = plan, known
+        self._specialisations.replace(own, lambda k: k[1] == known and plan.replaces(k[0]))
         return function

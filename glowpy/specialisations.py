@@ -89,14 +89,16 @@ class Specialisations(Generic[K]):
                 self._calls[call] = sole[1]
         return sole[1]
 
-    def get(self, key: K, call: Hashable, compile: Compile) -> CompiledFunction:
+    def get(
+        self, key: K, call: Hashable, compile: Compile, *, pinned: bool = False
+    ) -> CompiledFunction:
         """The function of that key, for a call; compiled by this thread while others that want the same wait.
 
-        They get the error of what cannot be compiled. Where this thread alone is stopped, as by Ctrl-C or its progress
-        callback, they try again.
+        One that is `pinned` stays, as `pin` says. Other threads get the error of what cannot be compiled. Where this
+        thread alone is stopped, as by Ctrl-C or its progress callback, they try again.
         """
         while True:
-            entry, fresh = self._entry(key)
+            entry, fresh = self._entry(key, pinned=pinned)
             if fresh:
                 self._fulfil(entry, key, compile)
             elif entry.owner == threading.get_ident() and entry.outcome is None:
@@ -116,11 +118,26 @@ class Specialisations(Generic[K]):
                 self._sole = (key, function) if len(self._entries) == 1 else None
         return function
 
-    def pin(self, key: K) -> None:
-        """Lets what has that key stay, beside as many others as the limit says, until `keep` or `clear` drops it."""
+    def pin(self, key: K) -> bool:
+        """Lets what has that key stay, beside as many others as the limit says. False if there is nothing any more.
+
+        It stays until `keep` or `clear` drops it, or until another one replaces it, which stays then.
+        """
         with self._lock:
             if key in self._entries:
                 self._pinned.add(key)
+            return key in self._entries
+
+    def replace(self, key: K, is_replaced: Callable[[K], bool]) -> None:
+        """Drops what the function of that key is for as well. It stays if any of that was to stay."""
+        with self._lock:
+            if key not in self._entries:
+                return
+            replaced = [own for own in self._entries if is_replaced(own)]
+            if not self._pinned.isdisjoint(replaced):
+                self._pinned.add(key)
+            for own in replaced:
+                self._drop(own)
 
     def keep(self, is_wanted: Callable[[K], bool]) -> None:
         """Drops what has a key that is not wanted."""
@@ -145,7 +162,7 @@ class Specialisations(Generic[K]):
             outcomes = [entry.outcome for entry in self._entries.values()]
         return [outcome for outcome in outcomes if isinstance(outcome, CompiledFunction)]
 
-    def _entry(self, key: K) -> tuple[_Entry, bool]:
+    def _entry(self, key: K, *, pinned: bool) -> tuple[_Entry, bool]:
         """The entry of that key, and whether it is new: then this thread must fulfil it."""
         with self._lock:
             entry = self._entries.get(key)
@@ -153,6 +170,8 @@ class Specialisations(Generic[K]):
             if entry is None:
                 entry = self._entries[key] = _Entry()
                 self._sole = None
+            if pinned:
+                self._pinned.add(key)
             self._entries.move_to_end(key)
             self._calls = {}
             while len(self._entries) - len(self._pinned) > self._limit:

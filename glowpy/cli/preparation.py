@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
@@ -16,25 +17,50 @@ from glowpy.preparation import CompileEvent, parse_ranges
 from glowpy.session import InferenceSession
 from glowpy.support.errors import UserError
 
-__all__ = ["prepare_model", "prepare_option"]
+__all__ = ["prepare_model", "prepare_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def prepare_option() -> Callable[[F], F]:
-    """The option --prepare of a verb."""
-    return click.option(
+_COMPILING = frozenset(
+    {
+        *("model", "ranges", "check_indices", "state", "backend", "settings", "threads", "exact"),
+        *("low_memory", "tune", "debug", "perf_map", "jitdump", "as_json"),
+    }
+)
+"""The options that have an effect where nothing is run."""
+
+
+def prepare_options() -> Callable[[F], F]:
+    """The options --prepare and --check-indices of a verb."""
+    ranges = click.option(
         "--prepare",
         "ranges",
         multiple=True,
         help="DIMENSION=1..32: only compile, as session.prepare does, for the cache. 1,2..32: each by itself.",
     )
+    check_indices = click.option(
+        "--check-indices",
+        is_flag=True,
+        help="With --prepare, or without if no dimension is open: for sessions that check indices, as the drop-in's.",
+    )
+    return lambda verb: ranges(check_indices(verb))
 
 
 def prepare_model(
-    path: str, ranges: Sequence[str], state: Sequence[str], backend: Backend, *, as_json: bool
+    path: str,
+    ranges: Sequence[str],
+    state: Sequence[str],
+    backend: Backend,
+    *,
+    check_indices: bool,
+    as_json: bool,
 ) -> None:
-    """Compiles a model for all extents within ranges, and says what was compiled. Raises as `prepare` does."""
+    """Compiles a model for all extents within ranges, and says what was compiled.
+
+    Raises UserError as `prepare` does, and for options of the verb that are for runs.
+    """
+    _refuse_others(click.get_current_context())
     expect_onnx(path, "")
     model = open_model(Path(path))
     events: list[CompileEvent] = []
@@ -45,7 +71,13 @@ def prepare_model(
         raise UserError(f"--prepare: {error.diagnostics[0].message}") from None
     with (
         progress(f"compiling {path}"),
-        InferenceSession(model, backend=backend, state=pairs, on_compile=events.append) as session,
+        InferenceSession(
+            model,
+            backend=backend,
+            state=pairs,
+            on_compile=events.append,
+            check_indices=check_indices,
+        ) as session,
     ):
         session.prepare(given)
     if as_json:
@@ -53,3 +85,13 @@ def prepare_model(
         return
     for event in events:
         click.echo(str(event))
+
+
+def _refuse_others(context: click.Context) -> None:
+    """Raises UserError for an option that is given and would have no effect."""
+    for option in context.command.params:
+        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in _COMPILING:
+            raise UserError(
+                f"{option.opts[0]}: --prepare and --check-indices only compile", note="leave it out"
+            )

@@ -39,7 +39,7 @@ from glowpy.cli.model import (
 )
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
-from glowpy.cli.preparation import prepare_model, prepare_option
+from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_ir import is_ir, run_ir
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
@@ -70,7 +70,7 @@ _STEPS = 16
 @input_option()
 @shape_option()
 @state_option()
-@prepare_option()
+@prepare_options()
 @click.option(
     "--help-model",
     is_flag=True,
@@ -144,6 +144,7 @@ def run_model(
     shapes: tuple[str, ...],
     state: tuple[str, ...],
     ranges: tuple[str, ...],
+    check_indices: bool,
     help_model: bool,
     constants: str,
     name: str,
@@ -180,8 +181,8 @@ def run_model(
         return
     start = time.perf_counter()
     bound = _bound(backend, **rest)
-    if ranges:
-        prepare_model(model, ranges, state, bound, as_json=as_json)
+    if ranges or check_indices:
+        prepare_model(model, ranges, state, bound, check_indices=check_indices, as_json=as_json)
         return
     observers = _observers(instrument_ir, operand_folder)
     if observers and sanitize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from glowpy import CpuBackend, CpuOptions
 from glowpy import onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
+from glowpy.importer import OnnxModel
 from glowpy.preparation import MOST_PROGRAMS, CompileEvent
 
 F32 = np.float32
@@ -154,6 +156,83 @@ def test_a_call_beyond_is_compiled_for_or_refused() -> None:
         glowpy.UserError, match=r"frozen.*'batch' = 99, where code is for batch = 1"
     ):
         session.run(None, ones(x=(99, 16, 8)))
+
+
+@pytest.mark.parametrize("runs_before", [False, True])
+def test_what_replaces_code_that_is_prepared_stays(runs_before: bool) -> None:
+    """Wider bounds take the place of the prepared ones, and code for repetition would push them out."""
+    text = "net (float[n] x, float[m] z) => (float[k] y) { y = Add (x, z) }"
+    events: list[CompileEvent] = []
+    session = glowpy.InferenceSession(
+        parsed(text), backend="interpreter", limit=1, on_compile=events.append
+    )
+    if runs_before:
+        session.run(None, ones(x=(9,), z=(9,)))
+    session.prepare({"n": "2..32", "m": "n"})
+    for n, m in ((100, 100), (7, 1), (1, 7)):
+        session.run(None, ones(x=(n,), z=(m,)))
+    count = len(events)
+    for n in (5, 32, 2, 100):
+        session.run(None, ones(x=(n,), z=(n,)))
+    assert len(events) == count
+
+
+RESHAPED = """net (float[n] x) => (float[a, 48] y) {
+    s = Constant <value_ints = [-1, 48]> () y = Reshape (x, s)
+}"""
+CONVOLVED = "net (float[1, 1, n] x, float[1, 1, 20] w) => (float[1, 1, m] y) { y = Conv (x, w) }"
+BOTH = """net (float[1, 1, n] x, float[1, 1, 20] w) => (float[a, 3] y) {
+    c = Conv (x, w) s = Constant <value_ints = [-1, 3]> () y = Reshape (c, s)
+}"""
+PLANE = (
+    "net (float[1, 1, h, n] x, float[1, 1, 20, 20] w) => (float[1, 1, a, b] y) { y = Conv (x, w) }"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges", "allowed"),
+    [
+        (RESHAPED, {"n": "1..4096"}, range(48, 4097, 48)),
+        (CONVOLVED, {"n": "1..200"}, range(20, 201)),
+        (BOTH, {"n": "1..200"}, range(22, 200, 3)),
+        (PLANE, {"h": "1..60", "n": "1..60"}, range(20, 61, 5)),
+        ("net (float[n] x) => (float[n] y) { y = Relu (x) }", {"n": "1..100000"}, [1, 70_000]),
+    ],
+    ids=["multiples", "not few", "both", "two", "many"],
+)
+def test_extents_that_the_model_allows_are_found(
+    text: str, ranges: Mapping[str, str], allowed: Iterable[int]
+) -> None:
+    model = parsed(text)
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session.prepare(ranges)
+    session.freeze()
+    dims = {info.name: info.type.tensor_type.shape.dim for info in model.graph.input}
+    for n in allowed:
+        session.run(None, ones(**{x: tuple(d.dim_value or n for d in dims[x]) for x in dims}))
+
+
+def test_extents_without_code_that_were_not_tried_are_warned_of() -> None:
+    text = "net (float[1, 1, n] x, float[1, 1, 200] w) => (float[1, 1, m] y) { y = Conv (x, w) }"
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    said = r"no code is prepared for n = 65 to n = 199 \(135 in all\), which was not tried"
+    with pytest.warns(RuntimeWarning, match=said) as caught:
+        session.prepare(n="1..400")
+    assert [warning.filename for warning in caught] == [__file__]
+    session.freeze()
+    assert session.run(None, ones(x=(1, 1, 200), w=(1, 1, 200)))[0].shape == (1, 1, 1)
+
+
+def test_ranges_of_which_the_model_allows_nothing() -> None:
+    text = "net (float[n] x) => (float[4800] y) { s = Constant <value_ints = [4800]> () y = Reshape (x, s) }"
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    with pytest.raises(glowpy.UserError, match="expected a shape of n elements") as info:
+        session.prepare(n="4..5")
+    assert "expected ranges" not in str(info.value)
+    with pytest.raises(glowpy.UserError, match=r"expected ranges with extents .* [0-9]+ are not"):
+        session.prepare(n="1..9000")
 
 
 def test_state_is_prepared() -> None:
@@ -325,8 +404,56 @@ def test_the_command_line_fills_the_cache(tmp_path: Path, cache_folder: Path) ->
         (True, "1"),
         (True, "2..4"),
     ]
+    for option in (
+        "--shape batch=1",
+        "--input x=x.npy",
+        "--check-with interpreter",
+        "--sanitize",
+        "--seed 1",
+    ):
+        status, said = _run(str(path), *ranges, *option.split())
+        assert status == 1
+        assert f"{option.split()[0]}: --prepare and --check-indices only compile" in said
     status, said = _run(str(path), "--prepare", "batch")
     assert (status, "--prepare: expected DIMENSION=LOW..HIGH, got 'batch'" in said) == (1, True)
+
+
+def test_the_command_line_fills_the_cache_for_sessions_that_check_indices(
+    tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    pick = "net (float[9] x, int64[N] i) => (float[N] y) { y = Gather (x, i) }"
+    for size, ranges in (("n", ["--prepare", "n=2..6"]), ("3", [])):
+        path = tmp_path / f"{size}.onnx"
+        onnx.save(parsed(pick.replace("N", size)), path)
+        status, said = _run(str(path), *ranges, "--check-indices", "--threads", "2")
+        assert (status, "compiled in" in said) == (0, True), said
+        events: list[CompileEvent] = []
+        session = glowpy.InferenceSession(
+            path, threads=2, check_indices=True, on_compile=events.append
+        )
+        if ranges:
+            session.prepare(n="2..6")
+        assert [event.recalled for event in events] == [True]
+        with pytest.raises(glowpy.UserError, match="expected indices from -9 to 8, got 9"):
+            session.run(None, {**ones(x=(9,)), "i": np.array([0, 9, 1])})
+
+
+def test_the_drop_in_finds_in_the_cache_what_the_command_line_prepared(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del cache_folder
+    path = tmp_path / "net.onnx"
+    onnx.save(parsed("net (float[9] x, int64[n] i) => (float[n] y) { y = Gather (x, i) }"), path)
+    assert _run(str(path), "--prepare", "n=2..6", "--check-indices", "--threads", "2")[0] == 0
+    options = drop_in.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.add_session_config_entry("glowpy.prepare", "n=2..6")
+    monkeypatch.setattr(OnnxModel, "build", None)
+    for model in (path, path.read_bytes()):
+        session = drop_in.InferenceSession(model, options)
+        feed = {"x": np.arange(9, dtype=F32), "i": np.array([8, -9, 3])}
+        assert session.run(None, feed)[0].tolist() == [8, 0, 3]
 
 
 def _run(*argv: str) -> tuple[int, str]:

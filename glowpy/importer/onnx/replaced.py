@@ -40,7 +40,7 @@ def replaced(source: Source, given: Given) -> Source:
     Raises UserError for an array of another type or shape than the initializer, for a file that ends too early, and
     for places in it that are no numbers.
     """
-    digest = hashlib.sha256()
+    digest, is_same = hashlib.sha256(), True
     for tensor in _stored(source.proto.graph):
         content = _content(tensor, given, source.file)
         if content is None:
@@ -51,7 +51,8 @@ def replaced(source: Source, given: Given) -> Source:
             tensor.ClearField(name)
         tensor.raw_data = content
         digest.update(tensor.name.encode() + b"\0" + content)
-    return replace(source, part=f"{source.part} {digest.hexdigest()}")
+        is_same = False
+    return source if is_same else replace(source, part=f"{source.part} {digest.hexdigest()}")
 
 
 def _stored(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
