@@ -27,7 +27,7 @@ from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
-from glowpy.support.limits import within_limits
+from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Dim, Symbol, static
 
@@ -216,7 +216,6 @@ class Executable(ProcessBound, ABC):
         """
         return Instance(self, extents, self.state() if state is None else state)
 
-    @within_limits
     def __call__(
         self,
         inputs: Mapping[str, Array],
@@ -238,38 +237,43 @@ class Executable(ProcessBound, ABC):
         state for each. Where an observer or Ctrl-C ends a run, variables may hold what the run has left already,
         and where an array in `out` is not as large as what was found, they hold all of it.
         """
-        bindings = self._bind_inputs(inputs)
-        known = self._bind_state(state, bindings) if state is not None or self.state_ports else ()
-        extents, outputs = self._bound(bindings, known) if self._is_open else self._constant
-        if out:
-            self._bind_outputs(out, bindings, outputs, state)
-        results = {}
-        for port, shape, is_small in outputs:
-            array = bindings.get(port.placeholder)
-            if array is None:
-                dtype = port.type.kind.dtype
-                array = np.empty(shape, dtype) if is_small else _fresh(shape, dtype)
-                bindings[port.placeholder] = array
-            results[port.name] = array
         try:
-            arena = self._arenas.pop()
-        except IndexError:
-            arena = aligned_array(self.arena_size)
-        try:
-            if state is None:
-                found = self.execute(bindings, arena, extents)
-            else:
-                found = self.execute_on(state, bindings, arena, extents)
-        finally:
-            self._arenas.append(arena)
-        if state is not None:
-            state.advance({**extents, **found})
-        for port in self.open_ports:
-            shape = shape_at(port.type.shape, {**extents, **found})
-            results[port.name] = part_of(results[port.name], shape)
-        if out:
-            store_outputs(results, out)
-        return results
+            bindings = self._bind_inputs(inputs)
+            known = (
+                self._bind_state(state, bindings) if state is not None or self.state_ports else ()
+            )
+            extents, outputs = self._bound(bindings, known) if self._is_open else self._constant
+            if out:
+                self._bind_outputs(out, bindings, outputs, state)
+            results = {}
+            for port, shape, is_small in outputs:
+                array = bindings.get(port.placeholder)
+                if array is None:
+                    dtype = port.type.kind.dtype
+                    array = np.empty(shape, dtype) if is_small else _fresh(shape, dtype)
+                    bindings[port.placeholder] = array
+                results[port.name] = array
+            try:
+                arena = self._arenas.pop()
+            except IndexError:
+                arena = aligned_array(self.arena_size)
+            try:
+                if state is None:
+                    found = self.execute(bindings, arena, extents)
+                else:
+                    found = self.execute_on(state, bindings, arena, extents)
+            finally:
+                self._arenas.append(arena)
+            if state is not None:
+                state.advance({**extents, **found})
+            for port in self.open_ports:
+                shape = shape_at(port.type.shape, {**extents, **found})
+                results[port.name] = part_of(results[port.name], shape)
+            if out:
+                store_outputs(results, out)
+            return results
+        except LIMIT_ERRORS as error:
+            raise_told(error)
 
     def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""

@@ -40,13 +40,13 @@ from glowpy.importer import (
     raise_wrong,
 )
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
-from glowpy.session_feeds import checked_feeds, chosen_outputs, key_of, listed
+from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, key_of, listed
 from glowpy.session_state import SessionState, state_pairs
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
-from glowpy.support.limits import within_limits
+from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import UndecidedError
@@ -135,6 +135,7 @@ class InferenceSession(ProcessBound):
         self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._values: tuple[str, ...] = ()
         self._choice: ValueNeededError | None = None  # for which these have to be known
+        self._narrow: Mapping[str, np.dtype[Any]] = {}  # of outputs whose elements are in bytes
         self._hosted: Hosted | None = None
         self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
         if isinstance(opened, HostModel):
@@ -154,7 +155,7 @@ class InferenceSession(ProcessBound):
             for info in inputs
         ]
         self._given = [info.name for info in self.get_outputs()]
-        self._narrow = {i.name: i.dtype for i in self._model.outputs if i.narrow is not None}
+        self._narrow = {i.name: i.dtype for i in opened.outputs if i.narrow is not None}
         self._compile_static()
 
     def _compile_static(self) -> None:
@@ -351,7 +352,6 @@ class InferenceSession(ProcessBound):
             return
         self._state.restore(contents)
 
-    @within_limits
     def run(
         self,
         output_names: Sequence[str] | None,
@@ -370,37 +370,39 @@ class InferenceSession(ProcessBound):
         Returns new arrays that belong to the caller; lists, dicts and None for outputs of other types. Raises UserError
         for a name the model does not have and for an array that does not fit.
         """
-        if out is not None:
-            expect_type("out", out, Mapping, "a dict of arrays")
-        given = self._given
-        names = given if output_names is None else chosen_outputs(output_names, given, self._names)
-        if self._hosted is not None:
-            return self._hosted.run(names, input_feed, out)
-        if out and not self._narrow.keys().isdisjoint(out):
-            name = next(name for name in out if name in self._narrow)
-            raise UserError(f"out: '{name}' is of {self._narrow[name]}, and only copied from bytes")
-        feeds = checked_feeds(input_feed, self._dtypes, self.get_inputs)
-        if self._rounds is not None:
-            return self._rounds.run(names, input_feed, out)
-        if self._state.pairs:
-            outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
-        elif (function := self._latest(feeds)) is not None:
-            outputs = function(given_inputs(function, feeds), out)
-            if function.checks:
+        try:
+            if out is not None:
+                check_out(out, self._narrow)
+            given = self._given
+            names = (
+                given if output_names is None else chosen_outputs(output_names, given, self._names)
+            )
+            if self._hosted is not None:
+                return self._hosted.run(names, input_feed, out)
+            feeds = checked_feeds(input_feed, self._dtypes, self.get_inputs)
+            if self._rounds is not None:
+                return self._rounds.run(names, input_feed, out)
+            if self._state.pairs:
+                outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
+            elif (function := self._latest(feeds)) is not None:
+                outputs = function(given_inputs(function, feeds), out)
+                if function.checks:
+                    raise_wrong(outputs, function.checks, self._file)
+            else:
+                try:
+                    ways = partial(self._for, feeds), partial(self._for_elements, feeds)
+                    outputs, function = supposed_outputs(feeds, out, self._exceeded, *ways)
+                except (RoundsError, ValueNeededError) as error:
+                    return self._run_rounds(error).run(names, input_feed, out)
                 raise_wrong(outputs, function.checks, self._file)
-        else:
-            try:
-                ways = partial(self._for, feeds), partial(self._for_elements, feeds)
-                outputs, function = supposed_outputs(feeds, out, self._exceeded, *ways)
-            except (RoundsError, ValueNeededError) as error:
-                return self._run_rounds(error).run(names, input_feed, out)
-            raise_wrong(outputs, function.checks, self._file)
-        if not self._narrow:
-            return [outputs[name] for name in names]
-        return [
-            outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
-            for name in names
-        ]
+            if not self._narrow:
+                return [outputs[name] for name in names]
+            return [
+                outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
+                for name in names
+            ]
+        except LIMIT_ERRORS as error:
+            raise_told(error)
 
     def _latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
         """What an equal call has run, if nothing has to be asked about its inputs or its outputs."""

@@ -10,9 +10,9 @@ import numpy as np
 from glowpy.core.tensor import Array
 from glowpy.executable import input_misfit
 from glowpy.importer import HostInfo, ValueInfo
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 
-__all__ = ["checked_feeds", "chosen_outputs", "key_of", "listed"]
+__all__ = ["check_out", "checked_feeds", "chosen_outputs", "key_of", "listed"]
 
 Dtype = np.dtype[Any]
 
@@ -28,6 +28,14 @@ def chosen_outputs(
         if name not in known:
             raise UserError(f"expected one of the outputs {listed(known)}, got '{name}'")
     return names
+
+
+def check_out(out: Mapping[str, Array], narrow: Mapping[str, Dtype]) -> None:
+    """Raises UserError for what is no dict, and for memory of what is `narrow`: the types of outputs kept in bytes."""
+    expect_type("out", out, Mapping, "a dict of arrays")
+    for name in out:
+        if name in narrow:
+            raise UserError(f"out: '{name}' is of {narrow[name]}, and only copied from bytes")
 
 
 def checked_feeds(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from glowpy.support.errors import ResourceError
 
-__all__ = ["of_limits", "within_limits"]
+__all__ = ["LIMIT_ERRORS", "of_limits", "raise_told", "within_limits"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,6 +22,8 @@ _SHORT_OF = {
 }
 _NO_THREAD = "can't start new thread"
 """What Python says in a RuntimeError."""
+LIMIT_ERRORS = (MemoryError, OSError, RuntimeError)
+"""What may be about what the machine has no more of."""
 
 
 def of_limits(error: BaseException) -> ResourceError | None:
@@ -39,6 +41,13 @@ def of_limits(error: BaseException) -> ResourceError | None:
     return ResourceError(f"there {'is' if what == 'memory' else 'are'} not enough {what}{reason}")
 
 
+def raise_told(error: BaseException) -> NoReturn:
+    """Raises the ResourceError that an error is for users, or the error: in what runs often, in place of a wrapper."""
+    if (told := of_limits(error)) is None:
+        raise error
+    raise told from error
+
+
 def within_limits(function: Callable[P, T]) -> Callable[P, T]:
     """The function, which raises ResourceError where the machine has not enough for it."""
 
@@ -46,9 +55,7 @@ def within_limits(function: Callable[P, T]) -> Callable[P, T]:
     def limited(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except (MemoryError, OSError, RuntimeError) as error:
-            if (told := of_limits(error)) is None:
-                raise
-            raise told from error
+        except LIMIT_ERRORS as error:
+            raise_told(error)
 
     return limited
