@@ -18,7 +18,6 @@ from glowpy.cli.model import Source
 from glowpy.cli.samples import read_samples
 from glowpy.cli.users_code import users_code, users_object
 from glowpy.cli.verb import OutputFile
-from glowpy.executable import Port
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Model, decibels_text
 from glowpy.quantization.method import ByProfile, Method
@@ -103,7 +102,7 @@ class Accuracy:
             method: How it is quantized.
             beside: The file next to which a search keeps what it measured.
         """
-        samples = _some_samples(self.inputs, source.ports) if self.inputs else []
+        samples = _some_samples(self.inputs, source) if self.inputs else []
         if not self.metric:
             searched, conversion = None, method.convert(source.function)
         else:
@@ -201,9 +200,10 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 )
 
 
-def _some_samples(inputs: str, ports: Sequence[Port]) -> list[Sample]:
+def _some_samples(inputs: str, source: Source) -> list[Sample]:
     """The first SAMPLES of --inputs. Raises as `read_samples` does, and UserError if there are none."""
-    samples = [sample for _, sample in islice(read_samples(inputs, ports).all, SAMPLES)]
+    read = read_samples(inputs, source.ports, source.advice)
+    samples = [sample for _, sample in islice(read.all, SAMPLES)]
     if not samples:
         raise UserError("--inputs: expected at least one input to compare on, got none")
     return samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import click
+import ml_dtypes
 import numpy as np
 
 from glowpy.backend import Backend
@@ -20,7 +21,7 @@ from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function
 from glowpy.quantization.conversion import Conversion
-from glowpy.quantization.fidelity import Fidelity, decibels_text
+from glowpy.quantization.fidelity import Fidelity, decibels_text, runner
 from glowpy.quantization.halves import halve, output_fidelities
 from glowpy.quantization.profiling import Sample
 from glowpy.support.errors import UserError
@@ -103,6 +104,8 @@ def convert(
         result, outputs = _measured(source, ElemKind(to), keep, ports, target, samples, limit)
     if output is not None:
         for name in _lacking(source.function, outputs, limit):
+            if ports:
+                _refuse_overflow(name, source.function, samples, ElemKind(to), target, output)
             raise UserError(
                 f"output '{name}': expected at least {limit:g} dB in {to}, got "
                 f"{decibels_text(outputs[name].decibels)}, so {output} is not written",
@@ -139,6 +142,22 @@ def _measured(
     return result, outputs
 
 
+def _refuse_overflow(
+    name: str, f: Function, samples: list[Sample], kind: ElemKind, target: Backend, output: str
+) -> None:
+    """Raises UserError for an output that is beyond what halves hold, so that it has to stay in f32."""
+    run = runner(f, target, [port.original for port in f.parameters])
+    arrays = [np.abs(run(sample)[name]) for sample in samples]
+    largest = max((float(array[np.isfinite(array)].max(initial=0)) for array in arrays), default=0)
+    highest = float(ml_dtypes.finfo(kind.dtype).max)  # type: ignore[no-untyped-call]
+    if largest > highest:
+        raise UserError(
+            f"output '{name}': expected at most {highest:g}, the largest {kind.value}, got {largest:g}, "
+            f"so {output} is not written",
+            note="leave out --ports: outputs stay f32",
+        )
+
+
 def _lacking(f: Function, outputs: Mapping[str, Fidelity], limit: float) -> list[str]:
     """The outputs of floats with fewer decibels than the limit. Integers differ in steps, however near floats are."""
     floats = {port.original for port in f.outputs if port.type.kind.is_float}
@@ -148,7 +167,7 @@ def _lacking(f: Function, outputs: Mapping[str, Fidelity], limit: float) -> list
 def _samples(source: Source, inputs: str) -> list[Sample]:
     """What --inputs says; else one random sample."""
     if inputs:
-        return [sample for _, sample in read_samples(inputs, source.ports).all]
+        return [sample for _, sample in read_samples(inputs, source.ports, source.advice).all]
     rng = np.random.default_rng(0)
     return [{port.name: random_array(port.type, rng) for port in source.ports}]
 

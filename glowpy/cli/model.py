@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,7 +86,7 @@ def shape_option() -> Callable[[F], F]:
         "shapes",
         multiple=True,
         help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. Shapes are the model's by default; "
-        "a symbolic dimension is 1 unless arrays for inputs say otherwise.",
+        "a symbolic dimension is 1 unless arrays for inputs, or the first of --inputs, say otherwise.",
     )
 
 
@@ -283,6 +284,8 @@ class _OnnxFile:
     dims: Dims
     state: dict[str, str]
     assumed: Collection[str] = ()
+    said: Collection[str] = ()
+    """The dimensions that samples say."""
 
     def build(self) -> Module:
         """The module. An error says as well what was assumed."""
@@ -318,11 +321,20 @@ def _read_onnx(
     pairs = parse_state(state, model)
     if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
         return _OnnxFile(model, bound, dims, pairs)
-    seen = _seen(inputs) | sample_shapes(samples, [info.name for info in model.inputs])
-    unsaid = Unsaid(model.inputs, bound, dims, seen)
-    assumed = list(unsaid.summary)
+    first, rows = sample_shapes(samples, {info.name: info.shape for info in model.inputs})
+    unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) | first)
+    apart = {_first_dim(info) for info in model.inputs if info.name in rows}
+    names = Unsaid(model.inputs, bound, dims).summary
+    assumed = [name for name in names if name in unsaid.summary or name in apart]
     say_assumed(assumed)
-    return _OnnxFile(model, *unsaid.said(), pairs, assumed)
+    said = [name for name in names if name not in assumed] if first else []
+    return _OnnxFile(model, *unsaid.said(), pairs, assumed, said)
+
+
+def _first_dim(info: ValueInfo) -> str:
+    """What the first dimension of an input is called, which is open."""
+    dim = next(iter(info.shape or ()), None)
+    return dim if isinstance(dim, str) else f"{info.name}[0]"
 
 
 def say_assumed(names: Collection[str]) -> None:
@@ -411,6 +423,13 @@ class Source:
         """The outputs of the user's model that are in variables now, by name, and the variables."""
         state = {} if is_text(self.path) else self._onnx.state
         return {output: name for name, output in state.items()}
+
+    @property
+    def advice(self) -> str:
+        """What to do about samples of other shapes than the first; empty if that has said no dimension."""
+        said = () if is_text(self.path) else self._onnx.said
+        options = " ".join(shlex.join(["--shape", f"{name}=1..64"]) for name in said)
+        return f"the first sample says what dimensions are; {options} leaves them open" * bool(said)
 
     @cached_property
     def _onnx(self) -> _OnnxFile:

@@ -96,7 +96,7 @@ def profile(
     source = Source(files[0], shapes, constants, name, backend, samples=inputs)
     start = Profile.load(output) if resume and Path(output).exists() else None
     begin = time.perf_counter()
-    samples = read_samples(inputs, source.ports)
+    samples = read_samples(inputs, source.ports, source.advice)
     with progress(f"profiling {files[0]}"):
         try:
             profiler = Profiler(source.function, start, backend)

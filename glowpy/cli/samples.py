@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -36,7 +36,7 @@ class Samples:
     all: Iterator[tuple[str, Mapping[str, Array]]]
 
 
-def read_samples(text: str, ports: Sequence[Port]) -> Samples:
+def read_samples(text: str, ports: Sequence[Port], advice: str = "") -> Samples:
     """What --inputs says.
 
     Args:
@@ -45,12 +45,14 @@ def read_samples(text: str, ports: Sequence[Port]) -> Samples:
             after the other; or `module:name` of an iterable of dicts, of a data reader, or of a function that
             returns one.
         ports: The model's inputs.
+        advice: What to do about files with other shapes than the first, which has said what dimensions are.
 
     Raises LoadError and UserError.
     """
     path = Path(text)
     if path.is_dir():
-        return _of_folder(path, ports)
+        samples = _of_folder(path, ports)
+        return replace(samples, all=_alike(samples.all, ports, advice)) if advice else samples
     if path.suffix == ".npz" and (path.exists() or ":" not in text):
         return _of_archive(text, ports)
     if names_object(text):
@@ -61,14 +63,54 @@ def read_samples(text: str, ports: Sequence[Port]) -> Samples:
     )
 
 
-def sample_shapes(text: str, names: Sequence[str]) -> dict[str, Shape]:
-    """The shapes in the first sample of a folder, for inputs of these names; files of several say none."""
-    folder = Path(text)
-    if not text or not folder.is_dir():
-        return {}
-    ports = [Port(name, name, Type(ElemKind.F32, ())) for name in names]  # by their names alone
-    first = next(_of_folder(folder, ports).all, ("", {}))
-    return {name: array.shape for name, array in first[1].items()}
+def sample_shapes(
+    text: str, shapes: Mapping[str, Sequence[object] | None]
+) -> tuple[dict[str, Shape], list[str]]:
+    """The shapes in the first sample of a folder or archive, and the inputs of several rows that are a sample each.
+
+    Args:
+        text: What --inputs says; readers say nothing before they run.
+        shapes: The inputs as the model declares them: sizes, and anything else for a dimension that is open.
+    """
+    path = Path(text)
+    if not text or all(isinstance(d, int) for shape in shapes.values() for d in shape or [None]):
+        return {}, []
+    if path.is_dir():
+        ports = [
+            Port(name, name, Type(ElemKind.F32, ())) for name in shapes
+        ]  # by their names alone
+        _, first = next(_of_folder(path, ports).all, ("", {}))
+        return {name: array.shape for name, array in first.items()}, []
+    seen: dict[str, Shape] = {}
+    rows: list[str] = []
+    for name, array in read_arrays(text).items() if path.suffix == ".npz" and path.exists() else ():
+        declared, whole = shapes.get(name), array.shape
+        if declared is None or not whole:
+            continue
+        if len(whole) == len(declared):  # as `_count` has it: along the first dimension
+            rows += [] if isinstance(declared[0], int) else [name]
+            whole = (declared[0] if isinstance(declared[0], int) else 1, *whole[1:])
+            seen[name] = whole
+        elif len(whole) == len(declared) + 1:
+            seen[name] = whole[1:]
+    return seen, rows
+
+
+def _alike(
+    samples: Iterator[tuple[str, Mapping[str, Array]]], ports: Sequence[Port], advice: str
+) -> Iterator[tuple[str, Mapping[str, Array]]]:
+    """The same samples. Raises UserError with the advice for an array that does not fit."""
+    for place, sample in samples:
+        for port in ports:
+            array = sample.get(port.name)
+            if array is not None and port.type.is_static and array.shape != port.type.extents:
+                got = "x".join(map(str, array.shape))
+                raise UserError(
+                    f"'{port.name}': expected an array of type {port.type}, got {array.dtype}[{got}]",
+                    loc=Loc(place),
+                    note=advice,
+                )
+        yield place, sample
 
 
 def _of_folder(folder: Path, ports: Sequence[Port]) -> Samples:

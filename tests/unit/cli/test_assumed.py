@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,44 @@ def test_arrays_say_what_dimensions_are(inputs: list[str]) -> None:
 def test_samples_say_what_dimensions_are(argv: list[str]) -> None:
     status, out, err = command(*argv, "--inputs", "samples4", "--backend", "interpreter")
     assert (status, "taken to be" in err) == (0, False), out + err
+
+
+@pytest.mark.parametrize(
+    ("stacked", "assumed"),
+    [((6, 4, 3), []), ((6, 3), ["'a' is"])],
+)
+def test_an_archive_says_what_the_dimensions_of_each_sample_are(
+    stacked: tuple[int, ...], assumed: list[str], folder: Path
+) -> None:
+    """Samples of [4, 3] in a dimension of their own, and of [1, 3] along the first."""
+    text = f"{HEADER} g (float[a, b] x) => (float[a, b] y) {{ y = Relu(x) }}"
+    onnx.save(onnx.parser.parse_model(text), "open.onnx")
+    np.savez(folder / "all.npz", x=np.ones(stacked, np.float32))
+    argv = ["profile", "open.onnx", "--inputs", "all.npz", "--backend", "interpreter"]
+    status, out, err = command(*argv)
+    assert (status, "1 inputs were added" in out) == (0, True), out + err
+    assert re.findall("^note: (.*) taken", err, re.MULTILINE) == assumed
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["profile", "net.onnx"],
+        ["convert", "net.onnx", "--to", "f16"],
+        ["quantize", "net.onnx", "--dynamic", "--report", "r.html"],
+    ],
+)
+def test_samples_of_several_shapes_are_told_with_the_option_for_them(
+    argv: list[str], folder: Path
+) -> None:
+    np.savez(folder / "samples4/2.npz", x=np.ones((5, 3), np.float32))
+    words = [*argv, "--inputs", "samples4", "--backend", "interpreter"]
+    status, _, err = command(*words)
+    assert status == 1
+    assert "2.npz: 'x': expected an array of type f32[4x3], got float32[5x3]" in err
+    assert err.endswith("what dimensions are; --shape batch=1..64 leaves them open\n")
+    status, out, err = command(*words, "--shape", "batch=1..64")
+    assert status == 0, out + err
 
 
 @pytest.mark.usefixtures("folder")

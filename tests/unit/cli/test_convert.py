@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,16 @@ def test_what_halves_ruin_is_not_written() -> None:
     said([*argv, "--keep", "Mul", "--keep", "Sin"])
     said([*argv, "--min-decibels", "-100"])
     assert Path("ruined.onnx").exists()
+
+
+def test_an_output_beyond_halves_is_told_with_its_size() -> None:
+    steep("big.onnx", "c = Constant <value_float = 1000.0> () d = Mul(x, c) y = Mul(d, c)")
+    argv = ["convert", "big.onnx", "--to", "f16", "-o", "small.onnx"]
+    text = said([*argv, "--ports", "--min-decibels", "-1000"], 1)
+    assert re.search(r"'y': expected at most 65504, the largest f16, got .*, so small.onnx", text)
+    assert text.endswith("note: leave out --ports: outputs stay f32\n")
+    said(argv)
+    said([*argv[:3], "bf16", "--ports", "-o", "small.onnx"])
 
 
 @pytest.mark.parametrize("name", ["input:0", "/x/y", "1", "a b", "x", "x" * 300])
