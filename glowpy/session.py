@@ -40,7 +40,7 @@ from glowpy.importer import (
     raise_wrong,
 )
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
-from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, key_of, listed
+from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, key_of, listed, narrowed
 from glowpy.session_state import SessionState, state_pairs
 from glowpy.specialisations import Specialisations
 from glowpy.support.errors import Diagnostic, UserError, expect_type
@@ -395,12 +395,9 @@ class InferenceSession(ProcessBound):
                 except (RoundsError, ValueNeededError) as error:
                     return self._run_rounds(error).run(names, input_feed, out)
                 raise_wrong(outputs, function.checks, self._file)
-            if not self._narrow:
-                return [outputs[name] for name in names]
-            return [
-                outputs[name].astype(self._narrow[name]) if name in self._narrow else outputs[name]
-                for name in names
-            ]
+            if self._narrow:
+                outputs = narrowed(outputs, self._narrow)
+            return [outputs[name] for name in names]
         except LIMIT_ERRORS as error:
             raise_told(error)
 

@@ -12,7 +12,7 @@ from glowpy.executable import input_misfit
 from glowpy.importer import HostInfo, ValueInfo
 from glowpy.support.errors import UserError, expect_type
 
-__all__ = ["check_out", "checked_feeds", "chosen_outputs", "key_of", "listed"]
+__all__ = ["check_out", "checked_feeds", "chosen_outputs", "key_of", "listed", "narrowed"]
 
 Dtype = np.dtype[Any]
 
@@ -58,6 +58,14 @@ def checked_feeds(
     if len(feeds) != len(input_feed):
         raise _misfit(infos(), input_feed)
     return feeds
+
+
+def narrowed(outputs: Mapping[str, Array], narrow: Mapping[str, Dtype]) -> dict[str, Array]:
+    """Outputs in their own types, where they are kept in bytes."""
+    return {
+        name: array.astype(narrow[name]) if name in narrow else array
+        for name, array in outputs.items()
+    }
 
 
 def _misfit(infos: Sequence[ValueInfo | HostInfo], input_feed: Mapping[str, Array]) -> UserError:
