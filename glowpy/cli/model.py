@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,11 +30,10 @@ from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
-from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.importer.onnx.unsaid import ASSUMED, Unsaid
 from glowpy.recipe import state_ports
-from glowpy.support.errors import Diagnostic, LoadError, UserError
+from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, at_extents, symbol, symbols_of
 from glowpy.support.text import parse_dim, symbol_name
@@ -138,8 +137,8 @@ def parse_shapes(
     """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless an input has the name; `1..8` in place of a number leaves it open. `total=past+seq` is computed of others,
-    which need not be dimensions of the model. Raises UserError for anything else.
+    unless an input has the name; `x[0]=1` is one without a name, and `1..8` in place of a number leaves it open.
+    `total=past+seq` is computed of others, which need not be dimensions of the model. Raises UserError for all else.
     """
     inputs = {info.name for info in infos}
     shapes: Shapes = {}
@@ -162,7 +161,7 @@ def parse_shapes(
         name, texts_of_dims = match["name"], [dim for dim in match["dims"].split("x") if dim]
         is_shape = match["sign"] == ":" or len(texts_of_dims) > 1 or name in inputs
         sizes = tuple(
-            _parse_dim(dim, _axis_name(name, axis, names) if is_shape else name, text)
+            _parse_dim(dim, _axis_name(name, axis, names) if is_shape else _word(name), text)
             for axis, dim in enumerate(texts_of_dims)
         )
         if name in (shapes if is_shape else dims):
@@ -181,10 +180,44 @@ def parse_shapes(
                 f"--shape {name}={expression}: {error.diagnostics[0].message}",
                 note="dimensions are computed of others that --shape gives: --shape 'total=past+seq'",
             ) from None
+    _add_unnamed(infos, shapes, dims)
     declared = {dim for info in infos for dim in info.shape or ()}
     words = {word for expression in computed.values() for word in re.findall(r"\w+", expression)}
     helpers = {name for name in dims if name not in declared and symbol_name(name) in words}
     return shapes, {name: dim for name, dim in dims.items() if name not in helpers}
+
+
+def _add_unnamed(infos: Iterable[ValueInfo | HostInfo], shapes: Shapes, dims: Dims) -> None:
+    for info in infos:
+        _add_shape(info, shapes, dims)
+
+
+def _add_shape(info: ValueInfo | HostInfo, shapes: Shapes, dims: Dims) -> None:
+    """Makes a shape of sizes that are given as `x[0]`. Raises UserError for some of those that an input needs."""
+    spelled = [
+        f"{info.name}[{axis}]" if dim is None else dim for axis, dim in enumerate(info.shape or ())
+    ]
+    unnamed = [name for name, dim in zip(spelled, info.shape or (), strict=True) if dim is None]
+    own = [name for name in unnamed if isinstance(name, str) and name in dims]
+    if not own:
+        return
+    if info.name in shapes:
+        raise UserError(f"--shape: '{own[0]}' is given twice", note=f"'{info.name}' has it as well")
+    missing = [name for name in spelled if isinstance(name, str) and name not in dims]
+    if missing:
+        options = " ".join(shlex.join(["--shape", f"{name}=1"]) for name in missing)
+        raise UserError(
+            f"--shape: expected all open dimensions of the input '{info.name}', got '{own[0]}'",
+            note=f"add {options}",
+        )
+    shapes[info.name] = tuple(dims[name] if isinstance(name, str) else name for name in spelled)
+    for name in own:
+        del dims[name]
+
+
+def _word(name: str) -> str:
+    """What a dimension is called in texts: `x_0` for `x[0]`, which has no name."""
+    return re.sub(r"\[(\d+)\]$", r"_\1", name)
 
 
 def _axis_name(name: str, axis: int, taken: Collection[str]) -> str:
@@ -283,21 +316,12 @@ class _OnnxFile:
     shapes: Shapes
     dims: Dims
     state: dict[str, str]
-    assumed: Collection[str] = ()
     said: Collection[str] = ()
     """The dimensions that samples say."""
 
     def build(self) -> Module:
-        """The module. An error says as well what was assumed."""
-        try:
-            return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
-        except (RoundsError, ValueNeededError):
-            raise
-        except UserError as error:
-            if self.assumed:
-                message, note = _assumption(self.assumed)
-                error.diagnostics.append(Diagnostic(message, note=note))
-            raise
+        """The module. What was assumed has been said before an error is."""
+        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
 
     @property
     def key(self) -> str:
@@ -328,7 +352,7 @@ def _read_onnx(
     assumed = [name for name in names if name in unsaid.summary or name in apart]
     say_assumed(assumed)
     said = [name for name in names if name not in assumed] if first else []
-    return _OnnxFile(model, *unsaid.said(), pairs, assumed, said)
+    return _OnnxFile(model, *unsaid.said(), pairs, said)
 
 
 def _first_dim(info: ValueInfo) -> str:
@@ -347,7 +371,11 @@ def _assumption(names: Collection[str]) -> tuple[str, str]:
     """What is assumed of dimensions, and what to do about it, as a message and its note."""
     named = ", ".join(f"'{name}'" for name in names)
     first = next(iter(names))
-    example = "INPUT:1x3x224x224" if "[" in first else f"{first}=8, or {first}=1..64 for a range"
+    example = (
+        f"{first}=8, or NAME=1x3x224x224 for all of an input"
+        if "[" in first
+        else f"{first}=8, or {first}=1..64 for a range"
+    )
     return (
         f"{named} {'is' if len(names) == 1 else 'are'} taken to be {ASSUMED}",
         f"--shape says otherwise: --shape {example}",

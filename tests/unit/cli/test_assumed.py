@@ -157,9 +157,29 @@ def test_dimensions_without_a_name() -> None:
 def test_an_error_says_what_was_assumed() -> None:
     status, _, err = command("run", "unlike.onnx")
     assert status == 1
-    assert err.rstrip().endswith(
-        "'a' is taken to be 1\nnote: --shape says otherwise: --shape a=8, or a=1..64 for a range"
+    first, *others = err.splitlines()
+    said = "'a' is taken to be 1; --shape says otherwise: --shape a=8, or a=1..64 for a range"
+    assert first == f"note: {said}"
+    assert others[0].startswith("error: unlike.onnx")
+    assert "taken to be" not in "".join(others)
+
+
+def test_dimensions_without_a_name_are_given_as_they_are_called(folder: Path) -> None:
+    text = f"{HEADER} g (float[?, ?, n] x) => (float[a, b, n] y) {{ y = Relu(x) }}"
+    model = onnx.parser.parse_model(text.replace("?", "unk__1"))
+    onnx.save(model, folder / "two.onnx")
+    argv = ["dump", "two.onnx", "--stage", "graph", "--shape", "n=4", "--shape", "x[0]=1..8"]
+    status, out, err = command(*argv, "--shape", "x[1]=3")
+    assert (status, err) == (0, "")
+    assert "f32[x_0 x 3 x 4]" in out
+    status, _, err = command(*argv)
+    assert (status, err) == (
+        1,
+        "error: --shape: expected all open dimensions of the input 'x', got 'x[0]'\n"
+        "note: add --shape 'x[1]=1'\n",
     )
+    status, _, err = command(*argv, "--shape", "x=1x3x4")
+    assert (status, "'x[0]' is given twice" in err) == (1, True)
 
 
 def test_what_is_left_open() -> None:
