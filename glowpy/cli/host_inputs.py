@@ -14,9 +14,9 @@ from glowpy.cli.model import Dims, Shapes, random_array, say_assumed
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo
+from glowpy.importer.onnx.open_dimensions import ASSUMED
 from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.signature import check_names
-from glowpy.importer.onnx.unsaid import ASSUMED
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, highest

@@ -30,8 +30,8 @@ from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
+from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
-from glowpy.importer.onnx.unsaid import ASSUMED, Unsaid
 from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc

@@ -7,15 +7,6 @@ differs. Importing a name that is not here raises ImportError.
 from types import ModuleType as _ModuleType
 
 from glowpy.onnxruntime import capi
-from glowpy.onnxruntime.absent import (
-    ModelPackage,
-    ModelPackageComponentContext,
-    ModelPackageContext,
-    ModelPackageOptions,
-    ModelPackageWriteMode,
-    OrtEpContextData,
-    OrtEpContextDataBuffer,
-)
 from glowpy.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.compiler import (
@@ -62,9 +53,18 @@ from glowpy.onnxruntime.options import (
 from glowpy.onnxruntime.parts import find_parts as _find_parts
 from glowpy.onnxruntime.parts import part as _part
 from glowpy.onnxruntime.providers import get_all_providers, get_available_providers, get_device
-from glowpy.onnxruntime.raw import SessionIOBinding
 from glowpy.onnxruntime.session import InferenceSession
+from glowpy.onnxruntime.session_internals import SessionIOBinding
 from glowpy.onnxruntime.sparse import OrtSparseFormat, SparseTensor
+from glowpy.onnxruntime.stubs import (
+    ModelPackage,
+    ModelPackageComponentContext,
+    ModelPackageContext,
+    ModelPackageOptions,
+    ModelPackageWriteMode,
+    OrtEpContextData,
+    OrtEpContextDataBuffer,
+)
 from glowpy.onnxruntime.values import OrtValue, copy_tensors
 from glowpy.onnxruntime.versions import VERSION as _VERSION
 from glowpy.onnxruntime.versions import (

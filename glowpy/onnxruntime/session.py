@@ -262,7 +262,7 @@ class InferenceSession(ProcessBound):
     @property
     def _sess(self) -> Any:
         """What libraries reach for beneath the session."""
-        from glowpy.onnxruntime.raw import raw_session  # noqa: PLC0415 -- it wraps sessions
+        from glowpy.onnxruntime.session_internals import raw_session  # noqa: PLC0415 -- it wraps sessions
 
         return raw_session(self)
 

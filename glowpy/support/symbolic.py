@@ -30,7 +30,7 @@ from glowpy.support.atoms import (
 )
 from glowpy.support.errors import UserError
 from glowpy.support.polynomials import Term, collected, divided, multiplied
-from glowpy.support.undecided import UndecidedError, UnequalError, UnorderedError
+from glowpy.support.questions import UndecidedError, UnequalError, UnorderedError
 
 __all__ = [
     "UNBOUNDED",

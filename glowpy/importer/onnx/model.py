@@ -45,6 +45,7 @@ from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.found import Found, count_output
 from glowpy.importer.onnx.indices import save_checks
+from glowpy.importer.onnx.known_operands import settled_results
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
@@ -62,7 +63,6 @@ from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.rounding import rounded_results
-from glowpy.importer.onnx.settled import settled_results
 from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.subgraph import undone_on_error

@@ -219,7 +219,7 @@ class Scope:
     rounds: dict[NodeValue, Dim] = field(default_factory=dict)
     """The most rounds that there are of a loop, for values that are the number of one."""
     settled: set[NodeValue] = field(default_factory=set)
-    """Values that follow from constants alone, and are no tensors: see `settled`."""
+    """Values that follow from constants alone, and are no tensors: see `known_operands`."""
     checks: list[Check] | None = None
     """Those of indices, if any are to be checked when the network runs."""
     shares_caches: bool = False

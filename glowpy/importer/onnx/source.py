@@ -23,8 +23,8 @@ from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.contrib.schemas import CONTRIB, NCHWC
 from glowpy.importer.onnx.defaults import complete_calls
 from glowpy.importer.onnx.function_outputs import name_outputs
-from glowpy.importer.onnx.implied import imply_opsets
 from glowpy.importer.onnx.irregular import regularize
+from glowpy.importer.onnx.opset_imports import imply_opsets
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.stored import InFile, InMemory, Stores
 from glowpy.importer.onnx.tensor import open_external

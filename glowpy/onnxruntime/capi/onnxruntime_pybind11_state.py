@@ -1,14 +1,5 @@
 """The names that onnxruntime keeps in its extension module: exceptions, options, values, and raw sessions."""
 
-from glowpy.onnxruntime.absent import (
-    ModelPackage,
-    ModelPackageComponentContext,
-    ModelPackageContext,
-    ModelPackageOptions,
-    ModelPackageWriteMode,
-    OrtEpContextData,
-    OrtEpContextDataBuffer,
-)
 from glowpy.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from glowpy.onnxruntime.block_quantizer import (
     quantize_matmul_2bits,
@@ -88,14 +79,23 @@ from glowpy.onnxruntime.options import (
     get_default_session_options,
 )
 from glowpy.onnxruntime.providers import get_all_providers, get_available_providers, get_device
-from glowpy.onnxruntime.raw import RawSession as InferenceSession
-from glowpy.onnxruntime.raw import SessionIOBinding
+from glowpy.onnxruntime.session_internals import RawSession as InferenceSession
+from glowpy.onnxruntime.session_internals import SessionIOBinding
 from glowpy.onnxruntime.sparse import (
     OrtSparseFormat,
     SparseBlockSparseView,
     SparseCooView,
     SparseCsrView,
     SparseTensor,
+)
+from glowpy.onnxruntime.stubs import (
+    ModelPackage,
+    ModelPackageComponentContext,
+    ModelPackageContext,
+    ModelPackageOptions,
+    ModelPackageWriteMode,
+    OrtEpContextData,
+    OrtEpContextDataBuffer,
 )
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector, copy_tensors
 from glowpy.onnxruntime.versions import (

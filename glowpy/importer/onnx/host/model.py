@@ -12,6 +12,7 @@ from onnx import TensorProto, defs
 
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.given_elements import Given, replaced
 from glowpy.importer.onnx.host import containers, control, labels, strings
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
 from glowpy.importer.onnx.host.node import rule_of
@@ -26,7 +27,6 @@ from glowpy.importer.onnx.host.types import (
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.order import place_of
-from glowpy.importer.onnx.replaced import Given, replaced
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
