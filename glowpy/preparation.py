@@ -118,10 +118,15 @@ class Ranges:
         self._texts: dict[str, str] = {}
         for alias, value in given.items():
             if alias not in aliases:
-                expected = ", ".join(f"'{name}'" for name in names) or "none"
-                raise UserError(f"expected ranges of the dimensions {expected}, got '{alias}'")
+                expected = ", ".join(f"'{name}'" for name in names)
+                what = (
+                    f"ranges of the dimensions {expected}"
+                    if names
+                    else "no ranges: no dimension is open"
+                )
+                raise UserError(f"expected {what}, got '{alias}'")
             name = aliases[alias]
-            if isinstance(value, str) and not all(map(_PIECE.fullmatch, value.split(","))):
+            if isinstance(value, str) and re.search("[A-Za-z_]", value):  # computed of others
                 self._texts[name] = value
             else:
                 pieces[name] = list(_pieces(name, value))

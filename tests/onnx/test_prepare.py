@@ -306,6 +306,7 @@ def test_a_branch_that_the_session_chooses_is_frozen_as_well() -> None:
     [
         ({"batch": "1..4"}, "expected a range of 'seq' as well"),
         ({"batch": 1, "length": 1}, "dimensions 'batch', 'seq', got 'length'"),
+        ({"batch": "1-8", "seq": 1}, "'batch': expected extents such as .* got '1-8'"),
         ({"batch": "4..1", "seq": 1}, "'batch': expected extents such as .* got '4..1'"),
         ({"batch": True, "seq": 1}, "'batch': expected extents .* got True"),
         ({"batch": -1, "seq": 1}, "'batch': expected extents"),
@@ -336,6 +337,10 @@ def test_a_model_without_open_dimensions_is_told_of() -> None:
     text = "net (float[3] x) => (float[3] y) { y = Relu (x) }"
     session = glowpy.InferenceSession(parsed(text), on_compile=events.append)
     assert [(event.model, dict(event.dims)) for event in events] == [("net", {})]
+    with pytest.raises(
+        glowpy.UserError, match=r"^expected no ranges: no dimension is open, got 'N'$"
+    ):
+        session.prepare(N=1)
     session.prepare()
     session.freeze()
     assert session.run(None, ones(x=(3,)))[0].tolist() == [1, 1, 1]
