@@ -96,7 +96,8 @@ def _view(whole: Value, offsets: Shape, shape: Shape) -> Value:
     if offset == 0:
         return whole
     attrs = {"offset": offset, "strides": whole.strides}
-    return ViewInst((whole,), attrs, name=whole.name, type=whole.type.with_shape(shape)).value
+    type = whole.type.with_kind(whole.type.kind)  # what integers stand for moves with them
+    return ViewInst((whole,), attrs, name=whole.name, type=type.with_shape(shape)).value
 
 
 def emit_move(body: Body, move: Move, cut: Cut | None, unit: str = "0") -> None:

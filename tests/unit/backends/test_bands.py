@@ -11,6 +11,7 @@ import pytest
 from glowpy import CpuBackend, CpuOptions, Module, compile
 from glowpy.backends.cpu.insts_gen import CpuDepthwiseConvInst
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
+from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
 from glowpy.backends.cpu.strategy.bands import Window, bands
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type, parse_type
@@ -218,4 +219,4 @@ def test_small_code_is_not_cut() -> None:
         {step.name for step in CpuBackend(CpuOptions(optimize=way)).post_lowering()}
         for way in ("size", "speed")
     )
-    assert fast - small == {BandDepthwisePass.name}
+    assert fast - small == {BandDepthwisePass.name, SplitPoolsPass.name}
