@@ -39,7 +39,7 @@ class NoCompiler(importlib.abc.MetaPathFinder):
 def audit(event, arguments):
     if event == "subprocess.Popen":
         program, command = arguments[0], list(arguments[1])
-        own = command[1] == "-I" and command[2].endswith("glowpy/llvm/machine.py")
+        own = command[1:3] == ["-S", "-I"] and command[3].endswith("glowpy/llvm/machine.py")
         if program != sys.executable or not own:
             raise RuntimeError(f"started {command}")
 

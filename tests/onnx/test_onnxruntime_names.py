@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def names_of(owner: object) -> set[str]:
-    return {name for name in dir(owner) if not name.startswith("_")}
+    """The names of an object, but for modules in a module: parts are there once somebody has imported them."""
+    own: dict[str, object] = getattr(owner, "__dict__", {})
+    modules = {name for name, value in own.items() if isinstance(value, ModuleType)}
+    return {name for name in set(dir(owner)) - modules if not name.startswith("_")}
 
 
 def scaled(**fields: Any) -> onnx.ModelProto:
