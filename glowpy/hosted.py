@@ -7,7 +7,7 @@ in, in order, so that what moves and compares integers moves and compares them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, final
 
 import numpy as np
@@ -20,6 +20,7 @@ from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
+from glowpy.session_feeds import listed
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
 
@@ -91,8 +92,8 @@ class Hosted:
             raise UserError(f"expected a dict of inputs, got {type(feed).__name__}")
         inputs = self._model.inputs
         if not self._needed <= feed.keys() <= self._known:
-            listed = _list(info.name for info in inputs)
-            raise UserError(f"expected the inputs {listed}, got {_list(feed)}")
+            expected = listed(info.name for info in inputs)
+            raise UserError(f"expected the inputs {expected}, got {listed(feed)}")
         values = {info.name: info.value(feed.get(info.name)) for info in inputs}
         if not out:
             self._graph.compute(values)
@@ -100,7 +101,7 @@ class Hosted:
         outputs = [info.name for info in self._model.outputs]
         if unknown := [name for name in out if name not in outputs]:
             raise UserError(
-                f"out: expected one of the outputs {_list(outputs)}, got '{unknown[0]}'"
+                f"out: expected one of the outputs {listed(outputs)}, got '{unknown[0]}'"
             )
         self._graph.compute(values)
         for name, array in out.items():
@@ -227,7 +228,3 @@ def _spelled(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     return type(value).__name__
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,6 @@ def key_of(values: Mapping[str, Array]) -> Hashable:
     return tuple([(name, array.tobytes()) for name, array in values.items()]) if values else ()
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     """Names in a sentence."""
     return ", ".join(f"'{name}'" for name in names) or "none"

@@ -131,17 +131,17 @@ class SanitizedNetwork(Executable):
         def areas() -> tuple[list[Area], Mapping[str, tuple[Area, int]]]:
             copies.update({name: array.copy() for name, array in bindings.items()})
             mutable, activations = self._bundle.area_sizes
-            made = [Area("the activations", activations), Area("the mutable area", mutable)]
+            memory = [Area("the activations", activations), Area("the mutable area", mutable)]
             places = {}
             for name, (role, offset) in self._ports.items():
-                places[name] = made[1], offset
+                places[name] = memory[1], offset
                 if role != "output":
                     size = self._type(name, extents).size
-                    made[1].known[offset : offset + size] = True
-            return made, places
+                    memory[1].known[offset : offset + size] = True
+            return memory, places
 
-        def execute(made: Sequence[Area], watch: Watch) -> Extents:
-            activations, mutable = (area.elements for area in made)
+        def execute(memory: Sequence[Area], watch: Watch) -> Extents:
+            activations, mutable = (area.elements for area in memory)
             numbers = self._network.numbers(extents)
             with self._watched(watch, numbers):
                 return self._network.execute_in(copies, mutable, activations, numbers, extents)
