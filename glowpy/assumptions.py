@@ -12,14 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import final
 
-from glowpy.core.extents import PlainShapes, solved
-from glowpy.core.type import Shape
 from glowpy.grids import Grid
 from glowpy.importer import ValueInfo, ValueNeededError
+from glowpy.shape_plan import Plan
 from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames
 from glowpy.support.remedies import divisors, known_from, solutions
@@ -27,7 +24,6 @@ from glowpy.support.symbolic import (
     Dim,
     Expr,
     Extreme,
-    Symbol,
     UndecidedError,
     UnequalError,
     UnorderedError,
@@ -39,10 +35,10 @@ from glowpy.support.symbolic import (
     symbol,
     symbols_of,
 )
-from glowpy.support.text import print_symbol, symbol_name
+from glowpy.support.text import symbol_name
 from glowpy.suppositions import Constants, Suppositions
 
-__all__ = ["Assumptions", "Plan"]
+__all__ = ["Assumptions"]
 
 _SPREAD = 6
 """All first bounds together allow for 2 to this power times the extents of the first call, and one for 16 times."""
@@ -52,100 +48,6 @@ _GROWTH = 4
 """A bound that is exceeded becomes so many times larger."""
 _LEAST_GROWN = 64
 """An extent that turns out to vary is bounded by no less, nor by less than at first."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one compilation takes the inputs' shapes to be.
-
-    Attributes:
-        shapes: Of every input.
-        supposed: What extents are taken to be that elements decide, by name.
-        form: Equal for plans that differ in bounds only.
-        bounds: Those of symbols, as texts.
-    """
-
-    shapes: Mapping[str, Shape] = field(compare=False)
-    supposed: Mapping[str, Dim] = field(default_factory=dict, compare=False)
-    form: str = field(init=False)
-    bounds: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        spelled = {name: str(dim) for name, dim in self.supposed.items()}
-        object.__setattr__(self, "form", f"{dict(self.shapes)} {spelled}")
-        symbols = self._symbols | symbols_of(self.supposed.values())
-        texts = tuple(print_symbol(one) for one in symbols.values())
-        object.__setattr__(self, "bounds", texts)
-
-    @cached_property
-    def _symbols(self) -> dict[str, Symbol]:
-        return symbols_of(dim for shape in self.shapes.values() for dim in shape)
-
-    @cached_property
-    def _alike(self) -> dict[Shape, list[str]]:
-        """The inputs that are declared alike, as caches of layers are."""
-        names: dict[Shape, list[str]] = {}
-        for name, shape in self.shapes.items():
-            names.setdefault(shape, []).append(name)
-        return names
-
-    @cached_property
-    def _plain(self) -> PlainShapes:
-        return PlainShapes(self._alike)
-
-    @property
-    def openness(self) -> int:
-        """How many symbols it leaves open."""
-        return len(self._symbols)
-
-    def replaces(self, other: Plan) -> bool:
-        """Whether it is the other one with wider bounds."""
-        if self.form != other.form or self.bounds == other.bounds:
-            return False
-        pairs = [
-            *zip(self._symbols.values(), other._symbols.values(), strict=True),
-            *zip(
-                symbols_of(self.supposed.values()).values(),
-                symbols_of(other.supposed.values()).values(),
-                strict=True,
-            ),
-        ]
-        return all(own.low <= its.low and its.high <= own.high for own, its in pairs)
-
-    def admits(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Whether it is for inputs of these shapes."""
-        alike = self._alike.values()
-        if any(shapes[name] != shapes[names[0]] for names in alike for name in names[1:]):
-            return False
-        actual = [shapes[names[0]] for names in alike]
-        if self._plain.is_plain:
-            return self._plain.extents(actual) is not None
-        return self._fits(actual)
-
-    def _fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Whether shapes of the inputs that differ fit where sums and the like are among dimensions."""
-        extents: dict[str, int] = {}
-        sums: list[tuple[Expr, int]] = []
-        for shape, actual in zip(self._alike, shapes, strict=True):
-            if len(actual) != len(shape):
-                return False
-            for dim, size in zip(shape, actual, strict=True):
-                if not isinstance(dim, Expr):
-                    if dim != size:
-                        return False
-                elif dim.symbol is None:
-                    sums.append((dim, size))
-                elif extents.setdefault(dim.symbol.name, size) != size:
-                    return False
-        one = self._symbols
-        if len(extents) < len(one):  # some count multiples
-            for dim, size in sums:
-                extents = solved(dim, size) | extents
-        return (
-            len(extents) == len(one)
-            and all(one[name].low <= size <= one[name].high for name, size in extents.items())
-            and all(at_extents(dim, extents) == size for dim, size in sums)
-        )
 
 
 @final
@@ -163,6 +65,7 @@ class Assumptions:
         self._fixed = fixed
         self._inputs = {info.name: info for info in inputs}
         self._names: dict[str | tuple[str, int], str] = {}
+        self._declared_as: dict[str, str | tuple[str, int]] = {}
         self._unique = UniqueNames()
         self._bounds: dict[str, tuple[int, int, int]] = {}
         self._constants: dict[str, str] = {}  # why
@@ -215,18 +118,28 @@ class Assumptions:
         """Dimensions that are constants although they have bounds: how many extents these allow, and why."""
         bounds = {name: self._bounds[name] for name in self._constants if name in self._bounds}
         return {
-            name: (high - low + 1, self._constants[name]) for name, (low, high, _) in bounds.items()
+            self._spelling(name): (high - low + 1, self._constants[name])
+            for name, (low, high, _) in bounds.items()
         }
 
     def spelled(self, plan: Plan) -> dict[str, str]:
-        """What a plan takes dimensions to be, by name: `1..32`, `8`, `past+seq`."""
-        symbols = {
-            name: dim.symbol for name, dim in self._dims_of(plan).items() if isinstance(dim, Expr)
-        }
+        """What a plan takes dimensions to be, by the user's names for them: `1..32`, `8`, `past+seq`."""
         return {
-            name: f"{one.low}..{one.high}" if (one := symbols.get(name)) is not None else str(dim)
+            self._spelling(name): f"{one.low}..{one.high}"
+            if isinstance(dim, Expr) and (one := dim.symbol) is not None
+            else self._text(dim)
             for name, dim in self._dims_of(plan).items()
         }
+
+    def _spelling(self, name: str) -> str:
+        """How the user writes a dimension: as the model does, and `x[0]` where it has no name there."""
+        declared = self._declared_as.get(name, name)
+        return declared if isinstance(declared, str) else "{}[{}]".format(*declared)
+
+    def _text(self, dim: Dim) -> str:
+        """What a dimension is computed of, in the user's names."""
+        names = {name: self._spelling(name) for name in symbols_of([dim])}
+        return str(substituted(dim, {name: symbol(text, 0) for name, text in names.items()}))
 
     def beyond(self, shapes: Mapping[str, tuple[int, ...]], plans: Sequence[Plan]) -> str:
         """Why no plan is for inputs of these shapes: what is outside of all of them, and what they are for."""
@@ -238,7 +151,7 @@ class Assumptions:
             if lowest(self._dims_of(plan)[name]) <= extent <= highest(self._dims_of(plan)[name])
         }
         outside = {name: n for name, n in extents.items() if name not in inside} or extents
-        got = ", ".join(f"'{name}' = {extent}" for name, extent in outside.items())
+        got = ", ".join(f"'{self._spelling(name)}' = {n}" for name, n in outside.items())
         known = "; ".join(
             ", ".join(f"{name} = {text}" for name, text in self.spelled(plan).items())
             for plan in plans
@@ -425,7 +338,7 @@ class Assumptions:
             if isinstance(dim, str)
         }
         meanings = {
-            name: f"{equal} = {at_extents(equal, numbers)}"
+            name: f"{self._text(equal)} = {at_extents(equal, numbers)}"
             if isinstance(equal, Expr)
             else f"{equal}"
             for name, equal in self._meanings(extents).items()
@@ -438,7 +351,7 @@ class Assumptions:
             if name in extents and extents[name] not in grid
         }
         return [
-            f"'{owners[name]}': expected '{name}' = {meaning}, as before, got {extents[name]}"
+            f"'{owners[name]}': expected '{self._spelling(name)}' = {meaning}, as before, got {extents[name]}"
             for name, meaning in (meanings | multiples).items()
         ]
 
@@ -526,7 +439,8 @@ class Assumptions:
         if known not in (None, extent) and not self._in_advance:
             self._met[name] = None
             why = self._constants[name]
-            warn_caller(f"code is compiled for each extent of '{name}', now {extent}: {why}")
+            what = self._spelling(name)
+            warn_caller(f"code is compiled for each extent of '{what}', now {extent}: {why}")
 
     def _grow(self, name: str, extent: int, spread: int) -> None:
         """Makes the bounds of a symbol admit an extent; the first upper one is `spread` times it, rounded up."""
@@ -564,6 +478,7 @@ class Assumptions:
         if declared not in self._names:
             text = declared if isinstance(declared, str) else "{}_{}".format(*declared)
             self._names[declared] = self._unique.take(symbol_name(text))
+            self._declared_as[self._names[declared]] = declared
         return self._names[declared]
 
 

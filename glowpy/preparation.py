@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from glowpy.assumptions import Assumptions, Plan
+from glowpy.assumptions import Assumptions
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
+from glowpy.shape_plan import Plan
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError
@@ -149,7 +150,7 @@ class Ranges:
         for name, text in self._texts.items():
             known = {names[other]: extent for other, extent in extents.items()}
             try:
-                extents[name] = parse_dim(text, known)
+                extents[name] = parse_dim(_in_symbols(text, names), known)
             except UserError as error:
                 raise UserError(f"'{name}': {error.diagnostics[0].message}, in '{text}'") from None
         rest = [name for name in names if name not in extents]
@@ -385,6 +386,14 @@ def _names(infos: Sequence[ValueInfo]) -> dict[str, str]:
                 name = dim or f"{info.name}[{axis}]"
                 names[name] = symbol_name(dim or f"{info.name}_{axis}")
     return names
+
+
+def _in_symbols(text: str, names: Mapping[str, str]) -> str:
+    """A dimension in the user's names, such as `x[0]+1`, as texts of types spell it."""
+    for name in sorted(names, key=len, reverse=True):
+        if name != names[name]:
+            text = text.replace(name, names[name])
+    return text
 
 
 def _pieces(name: str, value: object) -> Iterator[Bounds]:

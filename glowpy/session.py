@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from glowpy.assumptions import Assumptions, Plan
+from glowpy.assumptions import Assumptions
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with, compile_or_recall
@@ -42,8 +42,9 @@ from glowpy.importer import (
 from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
 from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, key_of, listed, narrowed
 from glowpy.session_state import SessionState, state_pairs
+from glowpy.shape_plan import Plan
 from glowpy.specialisations import Specialisations
-from glowpy.support.errors import Diagnostic, UserError, expect_type
+from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError, expect_type
 from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
@@ -63,6 +64,7 @@ _FEW_ELEMENTS = 8
 """An input of more elements is data, no switch that chooses branches."""
 _FEW_VALUES = 4
 """After so many values of what chooses branches, the session chooses them itself."""
+_OF_NO_SHAPE = FrozenError, ResourceError, RoundsError, ValueNeededError
 
 
 class InferenceSession(ProcessBound):
@@ -135,7 +137,7 @@ class InferenceSession(ProcessBound):
         self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._values: tuple[str, ...] = ()
         self._choice: ValueNeededError | None = None  # for which these have to be known
-        self._narrow: Mapping[str, np.dtype[Any]] = {}  # of outputs whose elements are in bytes
+        self._narrow: Mapping[str, np.dtype[Any]] = {}  # of outputs in bytes
         self._hosted: Hosted | None = None
         self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
         if isinstance(opened, HostModel):
@@ -526,7 +528,7 @@ class InferenceSession(ProcessBound):
             with self._lock:
                 if before is not None and known in self._assumptions:
                     self._assumptions[known] = before
-            if isinstance(error, RoundsError | ValueNeededError):
+            if isinstance(error, _OF_NO_SHAPE):
                 raise
             if needed is not None:
                 raise needed from error

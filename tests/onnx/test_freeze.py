@@ -6,10 +6,13 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
+import onnx
 import pytest
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.preparation import CompileEvent
+from glowpy.support.errors import FrozenError, ResourceError
 from tests.onnx.calls_models import model_of
 
 FOUND = """net (float[n] x, float[n, 2] y) => (float[n, 2] z) {
@@ -123,3 +126,64 @@ def test_freezing_ends_a_preparation() -> None:
     )
     with pytest.raises(glowpy.UserError, match="the session is frozen"):
         session.prepare(n=[2, 3])
+
+
+PAIR = "net (float[unnamed_a, long, 2] x, float[unnamed_b, long, 2] z) => (float[m, long, 2] y) { y = Add (x, z) }"
+
+
+def unnamed() -> onnx.ModelProto:
+    """Two dimensions that have to be equal and have no name, and one whose name is no word of a type's text."""
+    model = model_of(PAIR)
+    for info in (*model.graph.input, *model.graph.output):
+        first, second = info.type.tensor_type.shape.dim[:2]
+        first.ClearField("dim_param")
+        second.dim_param = "seq len"
+    return model
+
+
+def test_dimensions_are_spelled_as_the_user_spells_them() -> None:
+    events: list[CompileEvent] = []
+    session = glowpy.InferenceSession(unnamed(), backend="interpreter", on_compile=events.append)
+    session.prepare({"x[0]": "2..4", "seq len": "2..9", "z[0]": "x[0]"})
+    dims = {"x[0]": "2..4", "seq len": "2..9", "z[0]": "2..4"}
+    assert [dict(event.dims) for event in events] == [dims]
+    session.freeze()
+    said = refused(session, {name: np.ones((5, 3, 2), np.float32) for name in "xz"})
+    assert "'x[0]' = 5, 'z[0]' = 5, where code is for x[0] = 2..4, seq len = 2..9, z[0]" in said
+    session = glowpy.InferenceSession(unnamed(), backend="interpreter")
+    session.run(None, {name: np.ones((5, 3, 2), np.float32) for name in "xz"})
+    with pytest.raises(glowpy.UserError) as info:
+        session.run(None, {n: np.ones((3 + (n == "z"), 3, 2), np.float32) for n in "xz"})
+    assert "expected 'x[0]' = z[0] = 4, as before, got 3" in str(info.value)
+
+
+def test_extents_that_are_compiled_for_each_are_spelled_too() -> None:
+    model = model_of(
+        "net (float[1, c, 8] x, float[4, k, 3] w) => (float[1, 4, 6] y) { y = Conv (x, w) }"
+    )
+    for info in model.graph.input:
+        info.type.tensor_type.shape.dim[1].ClearField("dim_param")
+    session = glowpy.InferenceSession(model, backend="interpreter")
+    with pytest.raises(glowpy.UserError, match=r"at most 64 extents of '(x|w)\[1\]', got 99"):
+        session.prepare({"x[1]": "1..99", "w[1]": "1..99"})
+    for c in (2, 3):
+        feed = {"x": np.ones((1, c, 8), np.float32), "w": np.ones((4, c, 3), np.float32)}
+        if c == 2:
+            session.run(None, feed)
+            continue
+        with pytest.warns(RuntimeWarning, match=r"for each extent of '(x|w)\[1\]', now 3"):
+            session.run(None, feed)
+
+
+@pytest.mark.parametrize("kind", [FrozenError, ResourceError])
+def test_what_a_session_or_a_machine_refuses_stays_what_it_is(kind: type[glowpy.UserError]) -> None:
+    """Although the call is at odds with what was learned, or asked for elements, before."""
+    session = glowpy.InferenceSession(unnamed(), backend="interpreter")
+    session.run(None, {name: np.ones((5, 3, 2), np.float32) for name in "xz"})
+
+    def admit(why: str = "") -> None:
+        raise kind(why)
+
+    session._gate.admit = admit  # type: ignore[method-assign]
+    with pytest.raises(kind):
+        session.run(None, {n: np.ones((3 + (n == "z"), 3, 2), np.float32) for n in "xz"})
