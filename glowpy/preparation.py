@@ -40,6 +40,10 @@ _MOST_PAIRED = 6
 """Of at most so many dimensions, each two are tried together."""
 _SWEPT = 1 << 14
 """So many extents of each dimension are looked at, the lowest; and as many of the highest."""
+_COMBINED = 1 << 12
+"""So many combinations of extents are looked at beside those."""
+_GOLDEN = (math.sqrt(5) - 1) / 2
+"""Steps of this share of a whole lead everywhere evenly (Knuth 1973, volume 3, section 6.4)."""
 _SOUGHT = 256
 """So many extents are tried to find some that the model allows, where it allows no corner."""
 _IN_VAIN = 8
@@ -239,9 +243,10 @@ class _Preparation:
                 fits = self._try({**base, **_clamped(self._part, names, extent)})
                 if not fits and len(names) == 1:
                     self._refused.add((names[0], extent))
-        self._errors.clear()
-        for extents in corners:
-            self._try(extents)
+        for some in (_combined(self._part), corners):
+            self._errors.clear()
+            for extents in some:
+                self._try(extents)
         if self._untried:
             first, last = (
                 ", ".join(f"{name} = {extent}" for name, extent in self._untried[end].items())
@@ -358,6 +363,21 @@ def _swept(part: Mapping[str, Bounds], names: Iterable[str]) -> Iterator[int]:
     split = min(low + _SWEPT, high + 1)
     yield from range(low, split)
     yield from range(max(split, high + 1 - _SWEPT), high + 1)
+
+
+def _combined(part: Mapping[str, Bounds]) -> Iterator[dict[str, int]]:
+    """Combinations of extents, in an order that is the same each time: all, or some that are spread evenly over many."""
+    counts = [high - low + 1 for low, high in part.values()]
+    count = math.prod(counts)
+    step = max(int(count * _GOLDEN), 1)
+    while math.gcd(step, count) != 1:
+        step += 1
+    for place in range(min(count, _COMBINED)) if len(counts) > 1 else ():
+        rest, extents = place * step % count, {}
+        for (name, (low, _)), number in zip(part.items(), counts, strict=True):
+            rest, offset = divmod(rest, number)
+            extents[name] = low + offset
+        yield extents
 
 
 def _from_the_ends(part: Mapping[str, Bounds]) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.output import print_json, progress
-from glowpy.importer import HostModel, open_model
+from glowpy.importer import HostModel, OnnxModel, open_model
 from glowpy.preparation import CompileEvent, parse_ranges
 from glowpy.session import InferenceSession
 from glowpy.support.errors import UserError
@@ -25,10 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _COMPILING = frozenset(
     {
         *("model", "ranges", "check_indices", "state", "backend", "settings", "threads", "exact"),
-        *("low_memory", "tune", "debug", "perf_map", "jitdump", "as_json"),
+        *("low_memory", "tune", "as_json"),
     }
 )
 """The options that have an effect where nothing is run."""
+_UNKEPT = frozenset({"debug", "perf_map", "jitdump"})
+"""Those with which code comes with files beside it, which the cache does not have."""
 
 
 def prepare_options() -> Callable[[F], F]:
@@ -69,17 +72,19 @@ def prepare_model(
         given = parse_ranges(ranges)
     except UserError as error:
         raise UserError(f"--prepare: {error.diagnostics[0].message}") from None
-    with (
-        progress(f"compiling {path}"),
-        InferenceSession(
-            model,
-            backend=backend,
-            state=pairs,
-            on_compile=events.append,
-            check_indices=check_indices,
-        ) as session,
-    ):
-        session.prepare(given)
+    models = [model]
+    if check_indices and isinstance(model, OnnxModel) and not pairs and model.source.keeps_caches:
+        models.append(replace(model, shares_caches=True))  # as the drop-in opens it, too
+    with progress(f"compiling {path}"):
+        for one in models:
+            with InferenceSession(
+                one,
+                backend=backend,
+                state=pairs,
+                on_compile=events.append,
+                check_indices=check_indices,
+            ) as session:
+                session.prepare(given)
     if as_json:
         print_json([vars(event) | {"dims": dict(event.dims)} for event in events])
         return
@@ -91,6 +96,11 @@ def _refuse_others(context: click.Context) -> None:
     """Raises UserError for an option that is given and would have no effect."""
     for option in context.command.params:
         given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name in _UNKEPT:
+            raise UserError(
+                f"{option.opts[0]}: --prepare and --check-indices fill the cache, which keeps no such code",
+                note="leave it out",
+            )
         if given and option.name not in _COMPILING:
             raise UserError(
                 f"{option.opts[0]}: --prepare and --check-indices only compile", note="leave it out"

@@ -178,7 +178,7 @@ class ModuleWriter:
         Every function is written of its own where debug information tells them apart. `members` are the names and
         lines of the instructions that it computes beside the one that it is named after.
         """
-        key = f"({body.parameters}) {body.text} {inline}"
+        key = f"({body.parameters}) {body.text} {inline}{' loops' * body.loops_only}"
         if key not in self._functions:
             prefix, _, stem = body.name.partition(".")
             readable = f"{prefix}.{self._names.take(stem)}"

@@ -52,9 +52,6 @@ from glowpy.support.process_bound import ProcessBound
 
 __all__ = ["InferenceSession"]
 
-_CACHES = frozenset({"GroupQueryAttention"})
-"""Operators whose outputs may be in the memory of their inputs, and then are only in part written."""
-
 Callback = Callable[[list[Array], Any, str], object]
 
 _RECORD = "session.record_ep_graph_assignment_info"
@@ -116,7 +113,7 @@ class InferenceSession(ProcessBound):
         if isinstance(self._model, OnnxModel):
             stored = self._model.initializers
             self._dtypes |= {name: tensor.type.kind.dtype for name, tensor in stored.items()}
-        self._caches = any(n.op_type in _CACHES for n in self._model.source.proto.graph.node)
+        self._caches = self._model.source.keeps_caches
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
             try:

@@ -214,6 +214,18 @@ def test_extents_that_the_model_allows_are_found(
         session.run(None, ones(**{x: tuple(d.dim_value or n for d in dims[x]) for x in dims}))
 
 
+def test_combinations_beside_those_of_equal_extents_are_found() -> None:
+    """A window fits into both parts together, which is seen where neither is at its end and they differ."""
+    text = """net (float[1, 1, n] x, float[1, 1, m] w) => (float[1, 1, k] y) {
+        c = Concat <axis = 2> (x, w) y = MaxPool <kernel_shape = [9]> (c)
+    }"""
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    session.prepare(n="0..30", m="0..30")
+    session.freeze()
+    for n in range(10):
+        session.run(None, ones(x=(1, 1, n), w=(1, 1, 9 - n)))
+
+
 def test_extents_without_code_that_were_not_tried_are_warned_of() -> None:
     text = "net (float[1, 1, n] x, float[1, 1, 200] w) => (float[1, 1, m] y) { y = Conv (x, w) }"
     session = glowpy.InferenceSession(parsed(text), backend="interpreter")
@@ -419,6 +431,10 @@ def test_the_command_line_fills_the_cache(tmp_path: Path, cache_folder: Path) ->
         status, said = _run(str(path), *ranges, *option.split())
         assert status == 1
         assert f"{option.split()[0]}: --prepare and --check-indices only compile" in said
+    for option in ("--debug code", "--jitdump dumps", "--perf-map"):
+        status, said = _run(str(path), *ranges, *option.split())
+        assert status == 1
+        assert f"{option.split()[0]}: --prepare and --check-indices fill the cache" in said
     status, said = _run(str(path), "--prepare", "batch")
     assert (status, "--prepare: expected DIMENSION=LOW..HIGH, got 'batch'" in said) == (1, True)
 
@@ -459,6 +475,36 @@ def test_the_drop_in_finds_in_the_cache_what_the_command_line_prepared(
         session = drop_in.InferenceSession(model, options)
         feed = {"x": np.arange(9, dtype=F32), "i": np.array([8, -9, 3])}
         assert session.run(None, feed)[0].tolist() == [8, 0, 3]
+
+
+GROUPS = """
+<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+net (float[1, 1, 16] q, float[1, 1, 16] k, float[1, 1, 16] v, float[1, 2, room, 8] pk, float[1, 2, room, 8] pv,
+     int64[1, total] mask) => (float[1, 1, 16] y, float[1, 2, r, 8] ck, float[1, 2, r, 8] cv) {
+    ones = ReduceSum <keepdims = 0> (mask) one = Constant <value = int32 {1}> ()
+    sum = Cast <to = 6> (ones) last = Sub (sum, one) axes = Constant <value_ints = [0]> ()
+    n = Unsqueeze (last, axes)
+    shape = Shape <start = 1> (mask) all = Squeeze (shape) total = Cast <to = 6> (all)
+    y, ck, cv = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (q, k, v, pk, pv, n, total)
+}"""
+
+
+def test_both_programs_for_caches_are_prepared(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drop-in has one whose caches are in the memory of their past, and one whose caches are not."""
+    del cache_folder
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(GROUPS), path)
+    ranges = ["--prepare", "room=8", "--prepare", "total=5", "--threads", "1"]
+    status, said = _run(str(path), *ranges, "--check-indices", "--json")
+    assert status == 0, said
+    assert [event["recalled"] for event in json.loads(said)] == [False, False]
+    options = drop_in.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("glowpy.prepare", "room=8 total=5")
+    monkeypatch.setattr(OnnxModel, "build", None)
+    drop_in.InferenceSession(path, options)
 
 
 def _run(*argv: str) -> tuple[int, str]:

@@ -62,6 +62,9 @@ IMPLIED_OPSETS = {
 }
 """What a model that uses a domain without importing it means: the newest opset of those that come with glowpy."""
 
+_CACHES = frozenset({"GroupQueryAttention"})
+"""Operators that put keys and values where those of the past are, if there is room after them."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -87,6 +90,11 @@ class Source:
     def is_dump(self) -> bool:
         """Whether it is a graph that `glowpy dump` wrote: its functions are for others, its nodes are ours."""
         return any(entry.key == DECLARATIONS for entry in self.proto.graph.metadata_props)
+
+    @property
+    def keeps_caches(self) -> bool:
+        """Whether outputs may be in the memory of inputs, and then are only in part written."""
+        return any(node.op_type in _CACHES for node in self.proto.graph.node)
 
 
 def domain_of(domain: str) -> str:

@@ -20,7 +20,7 @@ from glowpy.llvm.machine import (
     needed_pieces,
 )
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
-from glowpy.llvm.writer import ModuleWriter
+from glowpy.llvm.writer import Body, ModuleWriter
 from glowpy.support.errors import InternalError
 from tests.unit.llvm.pieces import piece
 
@@ -39,6 +39,18 @@ def calling(symbol: str, *, external: bool = False) -> str:
     writer = ModuleWriter(64, 16, None)
     writer.declare(symbol, "float", ["float"], external=external)
     return CALL.format(declaration=writer._globals[symbol], symbol=symbol)
+
+
+def test_functions_that_differ_in_what_llvm_may_make_of_loops_are_two() -> None:
+    writer = ModuleWriter(64, 16, None)
+    names = []
+    for loops_only in (False, True, False):
+        body = Body(writer, "net.move", {})
+        body.loops_only = loops_only
+        names.append(writer.function(body, inline=False))
+    assert names[0] == names[2] != names[1]
+    texts = [text for text in writer.separate([]) if '"no-builtin-memcpy"' in text]
+    assert [names[1] in text for text in texts] == [True]
 
 
 def kernel(symbol: str, factor: float) -> bytes:
