@@ -366,7 +366,7 @@ def _swept(part: Mapping[str, Bounds], names: Iterable[str]) -> Iterator[int]:
 
 
 def _combined(part: Mapping[str, Bounds]) -> Iterator[dict[str, int]]:
-    """Combinations of extents, in an order that is the same each time: all, or some that are spread evenly over many."""
+    """Combinations of extents, in an order that is the same each time: all, or some spread evenly over many."""
     counts = [high - low + 1 for low, high in part.values()]
     count = math.prod(counts)
     step = max(int(count * _GOLDEN), 1)
