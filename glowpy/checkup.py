@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glowpy.backend import Backend, Program
+from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Function
@@ -63,6 +64,7 @@ def check(
     backend: str | Backend = "cpu",
     shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, Dim] | None = None,
+    values: Mapping[str, Array] | None = None,
 ) -> Checkup:
     """Looks at an ONNX model: what it needs, and everything that glowpy or the backend cannot do.
 
@@ -70,7 +72,7 @@ def check(
 
     Raises LoadError for a file that is no ONNX model.
     """
-    return check_read(read_with_problems(model), backend, shapes or {}, dims or {})
+    return check_read(read_with_problems(model), backend, shapes or {}, dims or {}, values or {})
 
 
 def check_read(
@@ -78,9 +80,11 @@ def check_read(
     backend: str | Backend,
     shapes: Mapping[str, Shape],
     dims: Mapping[str, Dim],
+    values: Mapping[str, Array],
 ) -> Checkup:
     """The same for a model that is read."""
-    module, noted = read.build(shapes, dims)
+    shapes = {name: array.shape for name, array in values.items()} | dict(shapes)
+    module, noted = read.build(shapes, dims, values)
     figures = check_function(module.main, backend) if module is not None else None
     chosen = backend_of(backend) if isinstance(backend, str) else backend
     problems = (*noted, *(figures.problems if figures else ()))

@@ -33,11 +33,12 @@ from glowpy.cli.model import (
     constants_option,
     function_option,
     input_option,
-    shape_option,
     state_option,
 )
 from glowpy.cli.output import print_json, progress
+from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import warn_of_tuning
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import Number, OutputFile, Verb
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
@@ -120,6 +121,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 )
 @input_option()
 @shape_option()
+@value_option()
 @state_option()
 @constants_option()
 @function_option()
@@ -143,6 +145,7 @@ def bench(
     trace: str | None,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     state: tuple[str, ...],
     constants: str,
     name: str,
@@ -174,7 +177,8 @@ def bench(
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
     sources = [
-        Source(model, shapes, constants, name, backend, state, inputs=inputs) for model in models
+        Source(model, shapes, constants, name, backend, state, inputs=inputs, values=values)
+        for model in models
     ]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]

@@ -291,7 +291,7 @@ def measure(
         timed = None if twin is None else twin.compile(program, CompileOptions())
         called = called_multiply_adds(stages.optimized)
     feeds = read_inputs(
-        plan.inputs, source.ports, seed=plan.seed, model=source.path, state=source.state_ports
+        *(plan.inputs, source.ports, plan.seed, source.path, source.state_ports, source.known)
     )
     extents = _extents(compiled, feeds)
     costs, variant = efforts(program, extents), backend.target.variant

@@ -26,9 +26,11 @@ from glowpy.cli.backends import (
     target_options,
 )
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import constants_option, load_model, shape_option, state_option
+from glowpy.cli.model import constants_option, load_model, state_option
 from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
 from glowpy.support.errors import UserError
@@ -97,6 +99,7 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
 @click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
 @shape_option()
+@value_option()
 @state_option()
 @click.option(
     "--layout", "layouts", multiple=True, help="NAME=nhwc: an input or output with channels last."
@@ -116,6 +119,7 @@ def bundle(
     instrument_ir: bool,
     instrument_debug: bool,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     state: tuple[str, ...],
     layouts: tuple[str, ...],
     constants: str,
@@ -143,7 +147,7 @@ def bundle(
     if (output is None) == (check is None):
         raise UserError("expected either -o FOLDER or --check FOLDER")
     with progress(f"reading {', '.join(models)}"):
-        loaded = _load(models, shapes, constants, backend, state)
+        loaded = _load(models, shapes, constants, backend, state, values)
     if check is not None:
         _check(loaded, check, as_json)
         return
@@ -184,18 +188,20 @@ def _load(
     constants: str,
     backend: str,
     state: Sequence[str],
+    values: Sequence[str],
 ) -> Module | dict[str, Module]:
     """One module, or several by the names of their files."""
     if len(models) == 1:
-        return load_model(models[0], shapes, constants, backend, state)
+        return load_model(models[0], shapes, constants, backend, state, values)
     loaded: dict[str, Module] = {}
     for path in models:
         key = _identifier(path)
         if key in loaded:
             raise UserError(f"expected models with different names, got '{key}' twice")
         is_onnx = path.endswith(".onnx")
-        bound, kept = (shapes, state) if is_onnx else ((), ())
-        loaded[key] = load_model(path, bound, constants, backend, kept)
+        given = (shapes, state, values) if is_onnx else ((), (), ())
+        bound, kept, known = given
+        loaded[key] = load_model(path, bound, constants, backend, kept, known)
     return loaded
 
 

@@ -15,10 +15,10 @@ from glowpy.cli.model import (
     function_option,
     is_text,
     load_model,
-    parse_shapes,
-    shape_option,
 )
 from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.shapes import parse_shapes, shape_option
+from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
 from glowpy.importer.onnx.survey import read_with_problems
 from glowpy.support.errors import Diagnostic, UserError
@@ -29,6 +29,7 @@ __all__ = ["check"]
 @click.command(cls=Verb)
 @click.argument("model", shell_complete=complete_file)
 @shape_option()
+@value_option()
 @constants_option()
 @function_option()
 @backend_option("cpu")
@@ -38,6 +39,7 @@ __all__ = ["check"]
 def check(
     model: str,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     constants: str,
     name: str,
     backend: str,
@@ -62,12 +64,13 @@ def check(
     try:
         with progress(f"checking {model}"):
             if is_text(model):
-                module = load_model(model, shapes, constants, backend)
+                module = load_model(model, shapes, constants, backend, values=values)
                 result = check_function(choose_function(module, name), bound)
             else:
                 expect_onnx(model, constants)
                 read = read_with_problems(model)
-                result = check_read(read, bound, *parse_shapes(shapes, read.inputs))
+                given = parse_shapes(shapes, read.inputs)
+                result = check_read(read, bound, *given, parse_values(values, read.inputs))
     except UserError as error:  # the model cannot be read, and has no figures
         if not as_json:
             raise

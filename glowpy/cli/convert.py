@@ -14,9 +14,11 @@ from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.files import constants_file, write_network
-from glowpy.cli.model import Source, constants_option, function_option, random_array, shape_option
+from glowpy.cli.model import Source, constants_option, function_option, random_array
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import read_samples
+from glowpy.cli.shapes import shape_option
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function
@@ -60,6 +62,7 @@ DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
     help="Write no file in which an output of floats has less. 30 for f16 and 20 for bf16 if left out.",
 )
 @shape_option()
+@value_option()
 @constants_option()
 @function_option()
 @backend_option("cpu", "What is to run it: what that cannot run in halves stays in f32.")
@@ -73,6 +76,7 @@ def convert(
     inputs: str,
     least: float | None,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     constants: str,
     name: str,
     backend: str,
@@ -95,7 +99,7 @@ def convert(
     """
     blobs = None if output is None else constants_file(output)
     source, target = (
-        Source(model, shapes, constants, name, backend, samples=inputs),
+        Source(model, shapes, constants, name, backend, samples=inputs, values=values),
         bound_backend(backend, CpuOptions()),
     )
     limit = DECIBELS[ElemKind(to)] if least is None else least

@@ -20,11 +20,12 @@ from glowpy.cli.model import (
     constants_option,
     function_option,
     load_model,
-    shape_option,
     state_option,
 )
 from glowpy.cli.output import progress
+from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.engine import compilation
 from glowpy.exporter import dump_onnx
@@ -54,6 +55,7 @@ __all__ = ["dump"]
     help="Text, JSON (of the strategy), Graphviz source, a drawing made by Graphviz, or an ONNX file.",
 )
 @shape_option()
+@value_option()
 @state_option()
 @constants_option()
 @function_option()
@@ -72,6 +74,7 @@ def dump(
     stage: str,
     form: str,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     state: tuple[str, ...],
     constants: str,
     name: str,
@@ -103,7 +106,7 @@ def dump(
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
-    module = load_model(model, shapes, constants, backend, state)
+    module = load_model(model, shapes, constants, backend, state, values)
     bound = bound_backend(backend, cpu_options, settings)
     if form == "onnx":
         with progress(f"{chosen} of {model}"):

@@ -10,9 +10,10 @@ from glowpy.cli.model import (
     constants_option,
     function_option,
     load_model,
-    shape_option,
 )
 from glowpy.cli.output import progress
+from glowpy.cli.shapes import shape_option
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
 
@@ -25,11 +26,18 @@ __all__ = ["export"]
     "-o", "--output", type=OutputFile(binary=True), required=True, help="Write this .onnx file."
 )
 @shape_option()
+@value_option()
 @constants_option()
 @function_option()
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
 def export(
-    model: str, output: str, shapes: tuple[str, ...], constants: str, name: str, optimize: bool
+    model: str,
+    output: str,
+    shapes: tuple[str, ...],
+    values: tuple[str, ...],
+    constants: str,
+    name: str,
+    optimize: bool,
 ) -> None:
     """Writes MODEL (.onnx, .glow text, or - for text on standard input) as an ONNX file of opset 21.
 
@@ -41,6 +49,6 @@ def export(
       glowpy export net.glow -o net.onnx
       glowpy export model.onnx --optimize --shape batch=1 -o small.onnx
     """
-    module = load_model(model, shapes, constants)
+    module = load_model(model, shapes, constants, values=values)
     with progress(f"writing {output}"):
         save(choose_function(module, name), output, optimize=optimize)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_text
-from glowpy.cli.model import Dims, Shapes, random_array, say_assumed
+from glowpy.cli.model import random_array, say_assumed
+from glowpy.cli.shapes import Dims, Shapes
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo
@@ -28,7 +29,12 @@ FILES = "strings as .txt with one in each line, .json, .npy or .pb, a sequence a
 
 
 def read_host_inputs(
-    texts: Sequence[str], infos: Sequence[HostInfo], shapes: Shapes, dims: Dims, seed: int
+    texts: Sequence[str],
+    infos: Sequence[HostInfo],
+    shapes: Shapes,
+    dims: Dims,
+    seed: int,
+    values: Mapping[str, Array],
 ) -> dict[str, Any]:
     """A value for every input: from the files that --input names; random numbers, or nothing for an optional.
 
@@ -38,13 +44,14 @@ def read_host_inputs(
         shapes: What --shape says of inputs; of lines, too, which are a vector unless the model says otherwise.
         dims: What it says of symbolic dimensions.
         seed: Of the random elements.
+        values: What --value says.
 
     Raises UserError for an unknown input or dimension, an unreadable file, a value of another type, and what has to be
     given.
     """
     known = {info.name: info for info in infos}
     check_names({name: info.shape for name, info in known.items()}, shapes, dims)
-    feeds: dict[str, Any] = {}
+    feeds: dict[str, Any] = {**values}
     for text in texts:
         name, separator, path = text.partition("=")
         arrays: Mapping[str, Any] = {name: None} if separator else read_arrays(text)
@@ -52,6 +59,10 @@ def read_host_inputs(
             if name not in known:
                 names = ", ".join(known) or "(there are none)"
                 raise UserError(f"--input: expected one of the inputs {names}, got '{name}'")
+            if name in values:
+                raise UserError(
+                    f"--input: '{name}' is given by --value as well", note="leave one out"
+                )
             info = known[name]
             value = _read(info, path, _declared(info, shapes, dims)) if separator else array
             try:

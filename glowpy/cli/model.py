@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,8 @@ import numpy as np
 
 from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
 from glowpy.cli.samples import sample_shapes
+from glowpy.cli.shapes import Dims, Shapes, parse_shapes
+from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
 from glowpy.core.state import StatePort
@@ -28,19 +29,15 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.host.model import HostModel, open_model
-from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.recipe import state_ports
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, at_extents, symbol, symbols_of
-from glowpy.support.text import parse_dim, symbol_name
+from glowpy.support.symbolic import at_extents, symbols_of
 
 __all__ = [
-    "Dims",
-    "Shapes",
     "Source",
     "choose_function",
     "constants_option",
@@ -50,22 +47,14 @@ __all__ = [
     "is_text",
     "load_model",
     "open_onnx",
-    "parse_shapes",
     "parse_state",
     "random_array",
     "read_inputs",
     "say_assumed",
-    "shape_option",
     "state_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-Shapes = dict[str, Shape]
-Dims = dict[str, Dim]
-
-_DIM = r"[0-9]{1,18}(?:\.\.[0-9]{1,9})?"
-_COMPUTED = re.compile(r"\s*(?:[0-9]+\s*[*+-]\s*)*[A-Za-z_]")
-_SHAPE = re.compile(rf"(?P<name>.+)(?P<sign>[=:])(?P<dims>(?:{_DIM}(?:x{_DIM})*)?)", re.DOTALL)
 
 
 def input_option() -> Callable[[F], F]:
@@ -75,17 +64,6 @@ def input_option() -> Callable[[F], F]:
         "inputs",
         multiple=True,
         help="NAME=FILE (.npy, .pb; strings, sequences and the like also .txt, .npz, .json), or FILE.npz.",
-    )
-
-
-def shape_option() -> Callable[[F], F]:
-    """The option --shape of a verb."""
-    return click.option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. Shapes are the model's by default; "
-        "a symbolic dimension is 1 unless arrays for inputs, or the first of --inputs, say otherwise.",
     )
 
 
@@ -131,119 +109,13 @@ def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
     return pairs
 
 
-def parse_shapes(
-    texts: Sequence[str], infos: Sequence[ValueInfo] | Sequence[HostInfo]
-) -> tuple[Shapes, Dims]:
-    """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
-
-    `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
-    unless an input has the name; `x[0]=1` is one without a name, and `1..8` in place of a number leaves it open.
-    `total=past+seq` is computed of others, which need not be dimensions of the model. Raises UserError for all else.
-    """
-    inputs = {info.name for info in infos}
-    shapes: Shapes = {}
-    dims: Dims = {}
-    computed: dict[str, str] = {}
-    names = {text.partition("=")[0] for text in texts}
-    for text in texts:
-        match = _SHAPE.fullmatch(text)
-        name, _, expression = text.partition("=")
-        if match is None and name and _COMPUTED.match(expression):
-            if name in computed:
-                raise UserError(f"--shape: '{name}' is given twice")
-            computed[name] = expression
-            continue
-        if match is None or (not match["dims"] and match["sign"] == "="):
-            raise UserError(
-                f"--shape: expected NAME=1x3x224x224, DIMENSION=1 or DIMENSION=1..8, got '{text}'",
-                note="dimensions are whole numbers with an x between them",
-            )
-        name, texts_of_dims = match["name"], [dim for dim in match["dims"].split("x") if dim]
-        is_shape = match["sign"] == ":" or len(texts_of_dims) > 1 or name in inputs
-        sizes = tuple(
-            _parse_dim(dim, _axis_name(name, axis, names) if is_shape else _word(name), text)
-            for axis, dim in enumerate(texts_of_dims)
-        )
-        if name in (shapes if is_shape else dims):
-            raise UserError(f"--shape: '{name}' is given twice")
-        if is_shape:
-            shapes[name] = sizes
-        else:
-            dims[name] = sizes[0]
-    for name, expression in computed.items():
-        if name in dims:
-            raise UserError(f"--shape: '{name}' is given twice")
-        try:
-            dims[name] = parse_dim(expression, dims)
-        except UserError as error:
-            raise UserError(
-                f"--shape {name}={expression}: {error.diagnostics[0].message}",
-                note="dimensions are computed of others that --shape gives: --shape 'total=past+seq'",
-            ) from None
-    _add_unnamed(infos, shapes, dims)
-    declared = {dim for info in infos for dim in info.shape or ()}
-    words = {word for expression in computed.values() for word in re.findall(r"\w+", expression)}
-    helpers = {name for name in dims if name not in declared and symbol_name(name) in words}
-    return shapes, {name: dim for name, dim in dims.items() if name not in helpers}
-
-
-def _add_unnamed(infos: Iterable[ValueInfo | HostInfo], shapes: Shapes, dims: Dims) -> None:
-    for info in infos:
-        _add_shape(info, shapes, dims)
-
-
-def _add_shape(info: ValueInfo | HostInfo, shapes: Shapes, dims: Dims) -> None:
-    """Makes a shape of sizes that are given as `x[0]`. Raises UserError for some of those that an input needs."""
-    spelled = [
-        f"{info.name}[{axis}]" if dim is None else dim for axis, dim in enumerate(info.shape or ())
-    ]
-    unnamed = [name for name, dim in zip(spelled, info.shape or (), strict=True) if dim is None]
-    own = [name for name in unnamed if isinstance(name, str) and name in dims]
-    if not own:
-        return
-    if info.name in shapes:
-        raise UserError(f"--shape: '{own[0]}' is given twice", note=f"'{info.name}' has it as well")
-    missing = [name for name in spelled if isinstance(name, str) and name not in dims]
-    if missing:
-        options = " ".join(shlex.join(["--shape", f"{name}=1"]) for name in missing)
-        raise UserError(
-            f"--shape: expected all open dimensions of the input '{info.name}', got '{own[0]}'",
-            note=f"add {options}",
-        )
-    shapes[info.name] = tuple(dims[name] if isinstance(name, str) else name for name in spelled)
-    for name in own:
-        del dims[name]
-
-
-def _word(name: str) -> str:
-    """What a dimension is called in texts: `x_0` for `x[0]`, which has no name."""
-    return re.sub(r"\[(\d+)\]$", r"_\1", name)
-
-
-def _axis_name(name: str, axis: int, taken: Collection[str]) -> str:
-    """What an open dimension of an input is called, beside those that the model names."""
-    text = f"{name}_{axis}"
-    while text in taken:
-        text += "_"
-    return text
-
-
-def _parse_dim(text: str, name: str, option: str) -> Dim:
-    """A number, or a range of what is called `name`."""
-    low, _, high = text.partition("..")
-    if not high:
-        return int(low)
-    if int(low) > int(high):
-        raise UserError(f"--shape: expected LOW..HIGH with bounds that ascend, got '{option}'")
-    return symbol(symbol_name(name), int(low), int(high))
-
-
 def load_model(
     path: str,
     shapes: Sequence[str] = (),
     constants: str = "",
     backend: str = "cpu",
     state: Sequence[str] = (),
+    values: Sequence[str] = (),
 ) -> Module:
     """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
 
@@ -253,6 +125,7 @@ def load_model(
         constants: A .npz file with the elements that text shows only the digest of.
         backend: Whose own operators text may name, beside those of glowpy's own backends.
         state: What --state says, for ONNX.
+        values: What --value says, for ONNX.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
@@ -265,12 +138,17 @@ def load_model(
             raise UserError(
                 "--state: the variables of a .glow file are written in it", note="leave out --state"
             )
+        if values:
+            raise UserError(
+                "--value: what a .glow file computes of its inputs is written in it",
+                note="leave out --value",
+            )
         blobs = read_constants(constants) if constants else {}
         shown = "<stdin>" if path == "-" else path
         return parse_module(
             read_text(path), shown, extra=known_nodes(backend_class(backend)), blobs=blobs
         )
-    return _read_onnx(path, shapes, constants, state).build()
+    return _read_onnx(path, shapes, constants, state, values).build()
 
 
 def is_text(path: str) -> bool:
@@ -316,17 +194,21 @@ class _OnnxFile:
     shapes: Shapes
     dims: Dims
     state: dict[str, str]
+    values: dict[str, Array]
     said: Collection[str] = ()
     """The dimensions that samples say."""
 
     def build(self) -> Module:
         """The module. What was assumed has been said before an error is."""
-        return self.model.build(shapes=self.shapes, dims=self.dims, state=self.state or None)
+        state = self.state or None
+        return self.model.build(shapes=self.shapes, dims=self.dims, values=self.values, state=state)
 
     @property
     def key(self) -> str:
         """Names it."""
-        return self.model.key(shapes=self.shapes, dims=self.dims, state=self.state)
+        return self.model.key(
+            shapes=self.shapes, dims=self.dims, values=self.values, state=self.state
+        )
 
 
 def _read_onnx(
@@ -334,6 +216,7 @@ def _read_onnx(
     shapes: Sequence[str],
     constants: str,
     state: Sequence[str],
+    values: Sequence[str] = (),
     opened: OnnxModel | None = None,
     inputs: Sequence[str] = (),
     samples: str = "",
@@ -342,17 +225,18 @@ def _read_onnx(
     expect_onnx(path, constants)
     model = read_model(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
-    pairs = parse_state(state, model)
+    pairs, known = parse_state(state, model), parse_values(values, model.inputs)
     if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
-        return _OnnxFile(model, bound, dims, pairs)
+        return _OnnxFile(model, bound, dims, pairs, known)
     first, rows = sample_shapes(samples, {info.name: info.shape for info in model.inputs})
-    unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) | first)
+    seen = {name: array.shape for name, array in known.items()}
+    unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) | first | seen)
     apart = {_first_dim(info) for info in model.inputs if info.name in rows}
     names = Unsaid(model.inputs, bound, dims).summary
     assumed = [name for name in names if name in unsaid.summary or name in apart]
     say_assumed(assumed)
     said = [name for name in names if name not in assumed] if first else []
-    return _OnnxFile(model, *unsaid.said(), pairs, said)
+    return _OnnxFile(model, *unsaid.said(), pairs, known, said)
 
 
 def _first_dim(info: ValueInfo) -> str:
@@ -410,6 +294,7 @@ class Source:
         state: What --state says, for ONNX.
         opened: The model, if it has been read already.
         inputs: What --input says: arrays whose shapes count where --shape gives none.
+        values: What --value says, for ONNX.
         samples: What --inputs says of verbs that run many samples: the shapes of the first count alike.
     """
 
@@ -422,6 +307,7 @@ class Source:
     opened: OnnxModel | None = None
     inputs: Sequence[str] = ()
     samples: str = ""
+    values: Sequence[str] = ()
 
     @cached_property
     def function(self) -> Function:
@@ -453,6 +339,11 @@ class Source:
         return {output: name for name, output in state.items()}
 
     @property
+    def known(self) -> dict[str, Array]:
+        """The inputs whose elements --value says."""
+        return {} if is_text(self.path) else self._onnx.values
+
+    @property
     def advice(self) -> str:
         """What to do about samples of other shapes than the first; empty if that has said no dimension."""
         said = () if is_text(self.path) else self._onnx.said
@@ -462,14 +353,16 @@ class Source:
     @cached_property
     def _onnx(self) -> _OnnxFile:
         return _read_onnx(
-            *(self.path, self.shapes, self.constants, self.state),
+            *(self.path, self.shapes, self.constants, self.state, self.values),
             *(self.opened, self.inputs, self.samples),
         )
 
     @cached_property
     def _module(self) -> Module:
         if is_text(self.path):
-            return load_model(self.path, self.shapes, self.constants, self.backend, self.state)
+            return load_model(
+                *(self.path, self.shapes, self.constants, self.backend, self.state, self.values)
+            )
         return self._onnx.build()
 
 
@@ -500,6 +393,7 @@ def read_inputs(
     seed: int,
     model: str,
     state: Sequence[StatePort] = (),
+    values: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """An array for every port and variable: from the files that --input names, or random, and zeros for variables.
 
@@ -511,12 +405,13 @@ def read_inputs(
         seed: Of the random elements.
         model: The file of the model, which says which shapes it allows.
         state: The function's variables.
+        values: What --value says.
 
     Raises UserError for an unknown input, an unreadable file, an array of another type or shape, and only some of
     the variables that grow together.
     """
     given = _given_arrays(texts)
-    arrays_by_name = {name: array for name, (array, _) in given.items()}
+    arrays_by_name = _once(given, values or {})
     sources = {name: path for name, (_, path) in given.items()}
     known = {port.name: port for port in ports}
     known |= {port.name: Port(port.name, port.placeholder, port.type) for port in state}
@@ -526,7 +421,7 @@ def read_inputs(
                 f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
             )
         arrays_by_name[name] = as_codes(array, known[name].type.kind)
-        _check_array(known[name], arrays_by_name[name], sources[name], model)
+        _check_array(known[name], arrays_by_name[name], sources.get(name, "--value"), model)
     growing = symbols_of(dim for port in state for dim in port.growing)
     lowest = {name: one.low for name, one in growing.items()}
     extents = _extents(list(known.values()), arrays_by_name, lowest)
@@ -543,6 +438,13 @@ def read_inputs(
         name: chosen[name] if name in chosen else random_array(type_at(port.type, extents), rng)
         for name, port in known.items()
     }
+
+
+def _once(given: Mapping[str, tuple[Array, str]], values: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays that --input and --value give. Raises UserError for an input that both give."""
+    if twice := [name for name in values if name in given]:
+        raise UserError(f"--input: '{twice[0]}' is given by --value as well", note="leave one out")
+    return {**values, **{name: array for name, (array, _) in given.items()}}
 
 
 def _extents(

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.output import print_json, progress
+from glowpy.cli.values import parse_values
 from glowpy.importer import HostModel, OnnxModel, open_model
 from glowpy.preparation import CompileEvent, parse_ranges
 from glowpy.session import InferenceSession
@@ -25,7 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPILING = frozenset(
     {
-        *("model", "ranges", "check_indices", "state", "backend", "settings", "threads", "exact"),
+        *("model", "ranges", "check_indices", "state", "values", "backend", "settings"),
+        *("threads", "exact"),
         *("low_memory", "tune", "as_json"),
     }
 )
@@ -54,6 +56,7 @@ def prepare_model(
     path: str,
     ranges: Sequence[str],
     state: Sequence[str],
+    values: Sequence[str],
     backend: Backend,
     *,
     check_indices: bool,
@@ -72,6 +75,7 @@ def prepare_model(
         given = parse_ranges(ranges)
     except UserError as error:
         raise UserError(f"--prepare: {error.diagnostics[0].message}") from None
+    known = parse_values(values, model.inputs)
     models = [model]
     if check_indices and isinstance(model, OnnxModel) and not pairs and model.source.keeps_caches:
         models.append(replace(model, shares_caches=True))  # as the drop-in opens it, too
@@ -84,7 +88,7 @@ def prepare_model(
                 on_compile=events.append,
                 check_indices=check_indices,
             ) as session:
-                session.prepare(given)
+                session.prepare(given, values=known)
     if as_json:
         print_json([vars(event) | {"dims": dict(event.dims)} for event in events])
         return

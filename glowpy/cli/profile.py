@@ -10,9 +10,11 @@ import click
 
 from glowpy.cli.backends import backend_option
 from glowpy.cli.completion import complete_file
-from glowpy.cli.model import Source, constants_option, function_option, shape_option
+from glowpy.cli.model import Source, constants_option, function_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import Samples, read_samples
+from glowpy.cli.shapes import shape_option
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import GROWTH, RECENT, Profiler, located
@@ -44,6 +46,7 @@ _NAMED = 3
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
 @click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
 @shape_option()
+@value_option()
 @constants_option()
 @function_option()
 @backend_option("cpu")
@@ -56,6 +59,7 @@ def profile(
     force: bool,
     merge: bool,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     constants: str,
     name: str,
     backend: str,
@@ -93,7 +97,7 @@ def profile(
             "expected inputs to profile the model with",
             note="--inputs FOLDER, FILE.npz or MODULE:NAME",
         )
-    source = Source(files[0], shapes, constants, name, backend, samples=inputs)
+    source = Source(files[0], shapes, constants, name, backend, samples=inputs, values=values)
     start = Profile.load(output) if resume and Path(output).exists() else None
     begin = time.perf_counter()
     samples = read_samples(inputs, source.ports, source.advice)

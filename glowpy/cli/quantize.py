@@ -12,9 +12,11 @@ from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
-from glowpy.cli.model import Source, constants_option, function_option, shape_option
+from glowpy.cli.model import Source, constants_option, function_option
 from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
+from glowpy.cli.shapes import shape_option
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.inspect import inspect
@@ -57,6 +59,7 @@ __all__ = ["quantize"]
 @quantization_options
 @accuracy_options
 @shape_option()
+@value_option()
 @constants_option()
 @function_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -71,6 +74,7 @@ def quantize(
     options: Options,
     accuracy: Accuracy,
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     constants: str,
     name: str,
     backend: str,
@@ -100,7 +104,7 @@ def quantize(
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
     blobs = None if output is None else constants_file(output)
-    source = Source(model, shapes, constants, name, backend, samples=accuracy.inputs)
+    source = Source(model, shapes, constants, name, backend, samples=accuracy.inputs, values=values)
     method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
     if estimate:
         accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})

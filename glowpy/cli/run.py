@@ -34,7 +34,6 @@ from glowpy.cli.model import (
     input_option,
     open_onnx,
     read_inputs,
-    shape_option,
     state_option,
 )
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
@@ -43,7 +42,9 @@ from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_ir import is_ir, run_ir
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
+from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of
+from glowpy.cli.values import value_option
 from glowpy.cli.verb import Number, OutputFolder, Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
@@ -69,6 +70,7 @@ _STEPS = 16
 @click.argument("model", shell_complete=complete_file)
 @input_option()
 @shape_option()
+@value_option()
 @state_option()
 @prepare_options()
 @click.option(
@@ -142,6 +144,7 @@ def run_model(
     model: str,
     inputs: tuple[str, ...],
     shapes: tuple[str, ...],
+    values: tuple[str, ...],
     state: tuple[str, ...],
     ranges: tuple[str, ...],
     check_indices: bool,
@@ -182,14 +185,16 @@ def run_model(
     start = time.perf_counter()
     bound = _bound(backend, **rest)
     if ranges or check_indices:
-        prepare_model(model, ranges, state, bound, check_indices=check_indices, as_json=as_json)
+        prepare_model(
+            model, ranges, state, values, bound, check_indices=check_indices, as_json=as_json
+        )
         return
     observers = _observers(instrument_ir, operand_folder)
     if observers and sanitize:
         option = "--instrument-ir" if instrument_ir else "--instrument-debug"
         raise UserError(f"expected at most one of {option} and --sanitize")
     options = CompileOptions(instrument=bool(observers), sanitize=sanitize)
-    source = Source(model, shapes, constants, name, backend, state, inputs=inputs)
+    source = Source(model, shapes, constants, name, backend, state, inputs=inputs, values=values)
     run = _run(source, seed, bound, observers, options, repeat, start)
     tuned = tuning_of(bound)
     report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
@@ -210,17 +215,18 @@ def _run(
     how = (seed, backend, observers, options, repeat)
     if is_ir(model):
         given = {"--shape": shapes, "--state": source.state, "--function": source.name}
+        given["--value"] = source.values
         return run_ir(model, source.constants, inputs, *how, given)
     opened = open_onnx(model, source.constants)
     if isinstance(opened, HostModel):
         _refuse(source.state, source.name)
-        return run_hosted(opened, inputs, shapes, *how)
+        return run_hosted(opened, inputs, shapes, source.values, *how)
     try:
         return _run_compiled(replace(source, opened=opened), *how, start)
     except (RoundsError, ValueNeededError) as error:
         if opened is None or source.state:
             raise
-        return run_hosted(by_rounds(opened, error), inputs, shapes, *how)
+        return run_hosted(by_rounds(opened, error), inputs, shapes, source.values, *how)
 
 
 def _checked(report: RunReport, checker: str, rtol: float | None, atol: float | None) -> RunReport:
@@ -274,7 +280,7 @@ def _run_compiled(
     start: float,
 ) -> Run:
     """Runs a network of numbers; `start` is when the command began."""
-    read = partial(read_inputs, source.inputs, seed=seed)
+    read = partial(read_inputs, source.inputs, seed=seed, model=source.path, values=source.known)
     compiled, feeds, begun = _compiled(source, backend, options, read)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
@@ -307,13 +313,13 @@ def _compiled(
     feeds: dict[str, Array] = {}
 
     def build() -> Function:
-        feeds.update(read(source.ports, model=source.path, state=source.state_ports))
+        feeds.update(read(source.ports, state=source.state_ports))
         return source.function
 
     with progress(f"compiling {source.path}") as begun:
         compiled = compile_or_recall(source.key, build, backend, options)
     if "recall" in begun:
-        feeds = read(compiled.input_ports, model=source.path, state=compiled.state_ports)
+        feeds = read(compiled.input_ports, state=compiled.state_ports)
     return compiled, feeds, begun
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.cli.host_inputs import read_host_inputs
-from glowpy.cli.model import parse_shapes
 from glowpy.cli.observers import Observers
 from glowpy.cli.output import progress
 from glowpy.cli.run_report import HALVES, Run
+from glowpy.cli.shapes import parse_shapes
+from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.executable import Observer
 from glowpy.importer import HostModel
@@ -27,6 +28,7 @@ def run_hosted(
     model: HostModel,
     texts: Sequence[str],
     shapes: Sequence[str],
+    values: Sequence[str],
     seed: int,
     backend: Backend,
     observers: Sequence[Observer],
@@ -38,7 +40,9 @@ def run_hosted(
     Raises UserError for inputs that have to be given, or do not fit.
     """
     start = time.perf_counter()
-    feeds = read_host_inputs(texts, model.inputs, *parse_shapes(shapes, model.inputs), seed)
+    infos = model.inputs
+    known = parse_values(values, infos)
+    feeds = read_host_inputs(texts, infos, *parse_shapes(shapes, infos), seed, known)
     names = [info.name for info in model.outputs]
     observer = Observers(observers) if observers else None
     seconds = []
@@ -50,7 +54,7 @@ def run_hosted(
             start = time.perf_counter()
             outputs = session.run(names, feeds)
             seconds.append(time.perf_counter() - start)
-    values: dict[str, Any] = dict(zip(names, outputs, strict=True))
+    results: dict[str, Any] = dict(zip(names, outputs, strict=True))
 
     def interpret(feeds: Mapping[str, Any]) -> dict[str, Any]:
         with InferenceSession(model, backend="interpreter") as session:
@@ -58,13 +62,13 @@ def run_hosted(
 
     return Run(
         feeds,
-        values,
-        {name: _spelled(value) for name, value in values.items()},
+        results,
+        {name: _spelled(value) for name, value in results.items()},
         compile_seconds,
         seconds or [compile_seconds],
         recalled="recall" in begun and "compile" not in begun,
         compiled=begun.get("compile", (0, 0)),
-        compared=values,
+        compared=results,
         interpret=interpret,
         kinds=lambda: _halves(model),
         in_python=bool(model.plan.host_steps),

@@ -321,12 +321,12 @@ def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
     return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
-def build_known(model: OnnxModel, types: Mapping[str, Type]) -> Module:
+def build_known(model: OnnxModel, types: Mapping[str, Type], values: Mapping[str, Array]) -> Module:
     """What can be built of a model that notes what is wrong, with the inputs whose types are given."""
     if model.source.is_dump:
         return dumped_module(model.source, model.initializers)
     model.inputs = [info for info in model.inputs if info.name in types]
-    return _Build(model, [types[info.name] for info in model.inputs], {}).module
+    return _Build(model, [types[info.name] for info in model.inputs], values).module
 
 
 @dataclass

@@ -473,11 +473,13 @@ def value_needed(
         dims = ", ".join(map(str, extents))
         return UndecidedError(f"{what} must be constant, but depends on {dims}", extents)
     names = ", ".join(f"'{name}'" for name in sources)
+    first = sources[0] if sources else "INPUT"
     return ValueNeededError(
         f"{what} must be known while compiling, but depends on the input {names}",
         sources,
         loc=loc,
-        note="run the model with glowpy run or glowpy.InferenceSession, or give glowpy.load values={...}",
+        note="run the model with glowpy run or glowpy.InferenceSession, "
+        f"or give elements: --value {first}=..., glowpy.load(values={{'{first}': array}})",
     )
 
 

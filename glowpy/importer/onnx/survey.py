@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function, Module
 from glowpy.importer.onnx.model import OnnxModel, build_known
@@ -73,16 +74,16 @@ class SurveyedModel:
         return Unsaid([] if self.model.source.is_dump else self.inputs, shapes, dims)
 
     def build(
-        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
+        self, shapes: Mapping[str, Shape], dims: Mapping[str, Dim], values: Mapping[str, Array]
     ) -> tuple[Module | None, list[Diagnostic]]:
         """As much of the module as there can be, with dimensions that are not given assumed, and all that is wrong.
 
         What nothing reads, because a node that would is missing, is an output.
         """
         unsaid = self._unsaid(shapes, dims)
-        module, problems = self._build(unsaid, ASSUMED)
+        module, problems = self._build(unsaid, ASSUMED, values)
         if problems and unsaid.summary:
-            also = self._build(unsaid, _OTHER)[1]
+            also = self._build(unsaid, _OTHER, values)[1]
             note = f"this is for {unsaid.options}; give the sizes that the model is meant for"
             problems = {
                 problem if problem.note or problem in also else replace(problem, note=note): None
@@ -92,12 +93,14 @@ class SurveyedModel:
             _save_all(module.main)
         return module, list(problems)
 
-    def _build(self, unsaid: Unsaid, size: int) -> tuple[Module | None, dict[Diagnostic, None]]:
+    def _build(
+        self, unsaid: Unsaid, size: int, values: Mapping[str, Array]
+    ) -> tuple[Module | None, dict[Diagnostic, None]]:
         """The module if what nobody gives a size has this one, and what is wrong, each once."""
         noted = self.model.noted = list(self.noted)
         module = None
         try:
-            module = build_known(self.model, self._types(unsaid, size))
+            module = build_known(self.model, self._types(unsaid, size), values)
         except UserError as error:
             noted.append(error)
         return module, _diagnostics(noted)

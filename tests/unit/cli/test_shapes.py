@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glowpy.cli.model import parse_shapes
+from glowpy.cli.shapes import parse_shapes
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
 
