@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,9 +42,10 @@ from glowpy.importer.onnx.node import (
     from_onnx,
     value_needed,
 )
-from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike
+from glowpy.importer.onnx.signature import value_info
+from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike, undone_on_error
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, UndecidedError, highest
+from glowpy.support.symbolic import Dim, UndecidedError, highest, lowest
 
 __all__: list[str] = []
 
@@ -106,14 +107,21 @@ def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
     impossible = [n for n, errors in failures.items() if not errors or not _are_questions(errors)]
     if len(impossible) == 1:
         (name,) = impossible
-        what = f"{name} cannot be computed: the condition"
-        needed = value_needed(what, condition, n.loc, n.scope.origins)
-        reasons = [error for error in failures[name] if not _are_questions([error])]
-        needed.diagnostics += [d for error in reasons for d in error.diagnostics]
-        raise needed
+        raise _unless_known(n, name, "the condition", condition, failures[name])
     if failures:
         raise SubgraphError([error for errors in failures.values() for error in errors])
     return subgraphs
+
+
+def _unless_known(
+    n: OnnxNode, graph: str, what: str, value: NodeValue, errors: Sequence[UserError]
+) -> UserError:
+    """The error that says that a value has to be known, as a graph is impossible that may not be computed at all."""
+    message = f"{graph} cannot be computed: {what}"
+    needed = value_needed(message, value, n.loc, n.scope.origins)
+    reasons = [error for error in errors if not _are_questions([error])]
+    needed.diagnostics += [d for error in reasons for d in error.diagnostics]
+    return needed
 
 
 def _are_questions(errors: Sequence[UserError]) -> bool:
@@ -166,7 +174,10 @@ class _ChangingError(RoundsError):
 
 @from_onnx("Loop", since=1)
 def _loop(n: OnnxNode) -> tuple[Item, ...]:
-    """A loop that carries what no function can take is written out if its rounds are known."""
+    """A loop that carries what no function can take is written out if its rounds are known.
+
+    One whose body is impossible for these shapes runs no round.
+    """
     graph = loop_body(n)
     limit = n.any_value(0) if n.has(0) else None
     if isinstance(limit, TensorSequence):
@@ -176,7 +187,10 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
     keep = n.value(1) if n.has(1) else Tensor.of(np.array(True))
     check_truth(keep.type, "the condition")
     try:
-        body, first, checks, endless = _body(n, graph, _most_rounds(limit))
+        with undone_on_error(n.f.module, n.proto):
+            body, first, checks, endless = _body(n, graph, _most_rounds(limit))
+    except SubgraphError as error:
+        return _without_rounds(n, graph, limit, keep, error)
     except _ChangingError as error:
         for what, value in (("the number of rounds", limit), ("the condition", keep)):
             if isinstance(value, NodeValue):
@@ -186,6 +200,35 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
             raise
         return _written_out(n, graph, int(n.known_scalar(0)), keep)
     return _looped(n, body, first, keep, limit, checks, endless=endless)
+
+
+def _without_rounds(
+    n: OnnxNode,
+    graph: onnx.GraphProto,
+    limit: Value | SymbolicTensor | None,
+    keep: Value,
+    error: SubgraphError,
+) -> tuple[Item, ...]:
+    """What a loop gives whose body cannot be computed. Raises the error unless it is known to run no round."""
+    if not isinstance(keep, Tensor) or _is_true(keep):
+        for what, value in (("the number of rounds", limit), ("the condition", keep)):
+            if isinstance(value, NodeValue) and not _are_questions(error.errors):
+                raise _unless_known(n, "body", what, value, error.errors) from None
+        known = limit if isinstance(limit, Tensor | SymbolicTensor) else None
+        _expect_no_rounds(error, _ALWAYS if known is None else _exact_rounds(known))
+    carried = [n.any_value(index) for index in range(2, n.num_inputs)]
+    return (*carried, *_nothing_stacked(n, graph, carried))
+
+
+def _expect_no_rounds(error: SubgraphError, rounds: Dim) -> None:
+    """Raises the error of a body that is impossible for these shapes, unless it is known to run no round."""
+    if _are_questions(error.errors) or lowest(rounds) > 0:
+        raise error
+    if highest(rounds) > 0:
+        message = f"the body cannot be computed: the number of rounds, {rounds}, must be known"
+        undecided = UndecidedError(message, [rounds])
+        undecided.diagnostics += error.diagnostics
+        raise undecided from None
 
 
 def _body(
@@ -204,13 +247,9 @@ def _body(
     carried = [body.variable(name, v.type) for name, v in zip(names[2:], first, strict=True)]
     for variable in carried:
         body.bind(variable.original, variable.value)
-    try:
-        goes_on, *results = body.run(graph)
-        outputs = [info.name for info in graph.output[1:]]
-        gives = _given(body, carried, results, outputs)
-    except _ChangingError:
-        body.forget()
-        raise
+    goes_on, *results = body.run(graph)
+    outputs = [info.name for info in graph.output[1:]]
+    gives = _given(body, carried, results, outputs)
     checks = carried_checks(body)
     body.f.takes = [round, *carried, *checks]
     keep = body.give(_truth(body, goes_on), "keep")
@@ -341,23 +380,44 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
 
 
 def _nothing_stacked(n: OnnxNode, graph: onnx.GraphProto, carried: Sequence[Item]) -> list[Value]:
-    """What no round stacks: nothing, in the shapes that a round would give, which is imported to see them."""
-    types = []
-    if len(graph.output) > 1 + len(carried):
-        round = Subgraph(n, f"{n.name}_none")
-        scalars = zip(
-            (Tensor.of(np.array(0)), Tensor.of(np.array(True))), graph.input, strict=False
-        )
-        inputs: list[Item] = [_declared(n, value, info) for value, info in scalars]
-        inputs += [round.taken(item, "carried") for item in carried]
-        for info, item in zip(graph.input, inputs, strict=True):
-            round.bind(info.name, item)
-        for item in round.run(graph)[1 + len(carried) :]:
-            if isinstance(item, TensorSequence):
-                raise UserError("a loop cannot stack sequences")
-            types.append(item.type)
-        round.forget()
+    """What no round stacks: nothing, in the shapes that a round would give, which is imported to see them.
+
+    If none is possible, in those that the graph declares: what it leaves open is 0.
+    """
+    stacked = graph.output[1 + len(carried) :]
+    try:
+        with undone_on_error(n.f.module, n.proto):
+            types = _stacked_types(n, graph, carried) if stacked else []
+    except SubgraphError as error:
+        if _are_questions(error.errors):
+            raise
+        types = _declared_types(stacked)
     return [filled(n, type.with_shape((0, *type.shape)), 0) for type in types]
+
+
+def _stacked_types(n: OnnxNode, graph: onnx.GraphProto, carried: Sequence[Item]) -> list[Type]:
+    """The types of what a round stacks."""
+    round = Subgraph(n, f"{n.name}_none")
+    scalars = zip((Tensor.of(np.array(0)), Tensor.of(np.array(True))), graph.input, strict=False)
+    inputs: list[Item] = [_declared(n, value, info) for value, info in scalars]
+    inputs += [round.taken(item, "carried") for item in carried]
+    for info, item in zip(graph.input, inputs, strict=True):
+        round.bind(info.name, item)
+    types = []
+    for item in round.run(graph)[1 + len(carried) :]:
+        if isinstance(item, TensorSequence):
+            raise UserError("a loop cannot stack sequences")
+        types.append(item.type)
+    round.forget()
+    return types
+
+
+def _declared_types(infos: Iterable[onnx.ValueInfoProto]) -> list[Type]:
+    """The types that a graph declares for its outputs, with 0 for extents that it leaves open."""
+    return [
+        Type(info.kind, tuple(dim if isinstance(dim, int) else 0 for dim in info.shape or ()))
+        for info in map(value_info, infos)
+    ]
 
 
 def _raised(n: OnnxNode, value: Value) -> Value:
@@ -422,7 +482,13 @@ def _scan(n: OnnxNode) -> tuple[Item, ...]:
         scanned.append(_to_front(n, value, normalize_axis(axis, value.type.rank)))
     states: list[Value] = [_first(n, index) for index in range(num_states)]
     backwards = [backwards for _, backwards in inputs]
-    results = _scanned(n, graph, states, scanned, backwards, partial(_computed, graph))
+    try:
+        with undone_on_error(n.f.module, n.proto):
+            results = _scanned(n, graph, states, scanned, backwards, partial(_computed, graph))
+    except SubgraphError as error:
+        _expect_no_rounds(error, one_length([value.type.shape[0] for value in scanned]))
+        types = _declared_types(graph.output[num_states:])
+        results = [*states, *(filled(n, type.with_shape((0, *type.shape)), 0) for type in types)]
     stacked = [
         _placed(n, value, normalize_axis(axis, value.type.rank), backwards=backwards)
         for value, (axis, backwards) in zip(results[num_states:], outputs, strict=True)
