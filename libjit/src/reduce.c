@@ -284,10 +284,51 @@ FOLD_ROW(min_u16, uint16_t, uint16_t, MIN, UINT16_MAX)
     }                                                                                                                          \
   }
 
+/// Columns whose totals run side by side: pieces of rows that are long enough to be fetched ahead, and totals that stay in the first
+/// cache.
+#define STRIP (LANES > 1 ? 1024 : COLUMNS)
+
+/// Rows that a vector of columns goes through before its neighbour does, so that totals are loaded and stored less often.
+#define STEPS 4
+
 /// Running sums or products along one dimension. They are kept in `total`: rounding at every step, f32 would drift. `result` may be
 /// `input`.
 #define RUNNING(name, op, begin, suffix, type, total)                                                                          \
-  /* `cols` totals of `n` elements, `step` apart; the columns are `col_step` apart. */                                         \
+  enum { SIDE_##name##_##suffix = MAX(VECTOR_BYTES / sizeof(total), 1) };                                                      \
+  typedef type part_##name##_##suffix __attribute__((ext_vector_type(SIDE_##name##_##suffix), aligned(sizeof(type)), may_alias)); \
+  typedef total totals_##name##_##suffix __attribute__((ext_vector_type(SIDE_##name##_##suffix), aligned(sizeof(total))));     \
+                                                                                                                               \
+  /* Takes totals of neighbouring columns through `n` elements, `step` apart. */                                               \
+  INLINE void cum_##name##_vector_##suffix(totals_##name##_##suffix *totals, type *result, const type *input, dim_t n,         \
+                                           dim_t step, bool exclusive) {                                                       \
+    totals_##name##_##suffix before = *totals;                                                                                 \
+    for (dim_t i = 0; i < n; i++) {                                                                                            \
+      part_##name##_##suffix x = *(const part_##name##_##suffix *)(input + i * step);                                          \
+      totals_##name##_##suffix next = before op __builtin_convertvector(x, totals_##name##_##suffix);                          \
+      *(part_##name##_##suffix *)(result + i * step) =                                                                         \
+          __builtin_convertvector(exclusive ? before : next, part_##name##_##suffix);                                          \
+      before = next;                                                                                                           \
+    }                                                                                                                          \
+    *totals = before;                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* `cols` neighbours, with as many whole vectors among them as there are. */                                                 \
+  INLINE void cum_##name##_strip_##suffix(type *result, const type *input, dim_t n, dim_t step, dim_t cols, bool exclusive) {  \
+    enum { SIDE = SIDE_##name##_##suffix };                                                                                    \
+    totals_##name##_##suffix totals[STRIP / SIDE];                                                                             \
+    dim_t vectors = cols / SIDE;                                                                                               \
+    for (dim_t v = 0; v < vectors; v++) totals[v] = (begin) - (totals_##name##_##suffix){};                                    \
+    for (dim_t i = 0; i < n; i += STEPS) {                                                                                     \
+      const type *from = input + i * step;                                                                                     \
+      type *to = result + i * step;                                                                                            \
+      for (dim_t v = 0; i + STEPS <= n && v < vectors; v++)                                                                    \
+        cum_##name##_vector_##suffix(&totals[v], to + v * SIDE, from + v * SIDE, STEPS, step, exclusive);                      \
+      for (dim_t v = 0; i + STEPS > n && v < vectors; v++)                                                                     \
+        cum_##name##_vector_##suffix(&totals[v], to + v * SIDE, from + v * SIDE, n - i, step, exclusive);                      \
+    }                                                                                                                          \
+  }                                                                                                                            \
+                                                                                                                               \
+  /* A few columns, which are `col_step` apart. */                                                                             \
   INLINE void cum_##name##_columns_##suffix(type *result, const type *input, dim_t n, dim_t step, dim_t cols, dim_t col_step,  \
                                           bool exclusive) {                                                                    \
     type block[COLUMNS];                                                                                                       \
@@ -316,11 +357,13 @@ FOLD_ROW(min_u16, uint16_t, uint16_t, MIN, UINT16_MAX)
       cum_##name##_columns_##suffix(result + o * n + first, input + o * n + first, n, step, outer - o, n, exclusive);          \
       return;                                                                                                                  \
     }                                                                                                                          \
+    dim_t whole = inner / SIDE_##name##_##suffix * SIDE_##name##_##suffix;                                                     \
     for (dim_t o = 0; o < outer; o++) {                                                                                        \
-      dim_t at = o * n * inner + first, c = 0;                                                                                 \
-      for (; c + COLUMNS <= inner; c += COLUMNS)                                                                               \
-        cum_##name##_columns_##suffix(result + at + c, input + at + c, n, step, COLUMNS, 1, exclusive);                        \
-      cum_##name##_columns_##suffix(result + at + c, input + at + c, n, step, inner - c, 1, exclusive);                        \
+      dim_t at = o * n * inner + first;                                                                                        \
+      for (dim_t c = 0; c < whole; c += STRIP)                                                                                 \
+        cum_##name##_strip_##suffix(result + at + c, input + at + c, n, step, min_dim(STRIP, whole - c), exclusive);           \
+      at += whole;                                                                                                             \
+      cum_##name##_columns_##suffix(result + at, input + at, n, step, inner - whole, 1, exclusive);                            \
     }                                                                                                                          \
   }
 
