@@ -251,7 +251,8 @@ def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
 def run_on_all(pipeline: Pipeline[Function], f: Function, ctx: PassContext) -> None:
     """Runs passes on all that a function calls, and on itself; what is called no more is gone."""
     for g in reversed([*f.called, f]):
-        Pipeline("calls", CALLS).run(g, ctx)
+        if g in f.module:
+            Pipeline("calls", CALLS).run(g, ctx)
     for g in (*f.called, f):
         pipeline.run(g, ctx)
     f.module.erase_uncalled()

@@ -7,6 +7,17 @@ of an instruction are the symbols that the functions depend on.
 from classgen.dsl import InstOnly, NodeOnly, dim, dims, function, integer
 
 NodeOnly(
+    "Call",
+    "What a function gives that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.",
+    inputs=["inputs"],
+    attrs=[function("function")],
+    traits=["codes"],
+    variadic=True,
+    many_results=True,
+    quant="rule",
+    no_derivative="glowpy.graph.calls.inline puts the function in the place of its call first",
+)
+NodeOnly(
     "If",
     "What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.",
     inputs=["inputs"],

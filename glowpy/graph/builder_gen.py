@@ -298,6 +298,22 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.LinearAttentionNode, name, inputs, attrs, result_type, loc)
 
+    def create_call(
+        self,
+        name: str,
+        inputs: Sequence[Operand],
+        function: str,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.CallNode:
+        """What a function gives that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds."""
+        inputs = inputs
+        attrs: dict[str, Attr] = {
+            "function": function,
+        }
+        return self.create(nodes.CallNode, name, inputs, attrs, result_type, loc)
+
     def create_if(
         self,
         name: str,

@@ -1,22 +1,30 @@
-"""Changes of calls: a function's nodes in place of a call of it, and other operands and results of a call."""
+"""Changes of calls: a function's nodes in place of a call of it, and other operands and results of a call.
+
+`inline` is the inverse of `extract.outline`. A function that nothing else calls hands over its nodes, as they are and
+where the call stood; of another one there are copies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Tensor
+from glowpy.graph.clone import clone_nodes
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Placeholder
-from glowpy.graph.nodes_gen import IfNode, LoopNode, SaveNode
+from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode, SaveNode
 from glowpy.support.text import Attr
 
 __all__ = [
+    "MOST_COPIED",
     "MOST_WRITTEN_OUT",
     "given",
     "in_place_of_call",
     "in_place_of_loop",
+    "inline",
     "is_called_once",
     "known_number",
     "operands_of",
@@ -25,6 +33,9 @@ __all__ = [
 
 MOST_WRITTEN_OUT = 16
 """A loop is written out if its rounds together have at most so many nodes: see docs/adr/0027."""
+
+MOST_COPIED = 10_000
+"""A function that several nodes call stays one if copies of it would together have more nodes: see docs/adr/0035."""
 
 _CONDITION = 1
 """Operands of an `if` before those of its functions."""
@@ -44,15 +55,107 @@ def in_place_of_call(
     """Adds what a function computes of `operands` to the nodes of `f`; what it gives."""
     values = {s.value: value for s, value in zip(callee.takes, operands, strict=True)}
     results = given(callee)
-    for node in callee.topological():
-        if isinstance(node, SaveNode):
-            continue
-        inputs = [values.get(value, value) for value in node.inputs]
-        predicate = node.predicate
-        predicate = None if predicate is None else values.get(predicate, predicate)
-        twin = f.add(node.clone(f.module.names.take(node.name), inputs, predicate))
-        values.update(zip(node.results, twin.results, strict=True))
+    body = (node for node in callee.topological() if not isinstance(node, SaveNode))
+    clone_nodes(body, f, values)
     return [values.get(value, value) for value in results]
+
+
+def inline(
+    function: Function,
+    calls: Collection[CallNode] | None = None,
+    *,
+    most_nodes: int | None = None,
+) -> bool:
+    """Puts functions in the place of `call` nodes, which is the inverse of `outline`; True iff any was.
+
+    What nothing calls any more is erased. The nodes of a function that was called once stay the nodes they were. A call
+    keeps its function that finds an extent which is known there already. The predicate of a call is dropped: every
+    element is computed.
+
+    Args:
+        function: The function with the calls.
+        calls: Those to look at; all of them, and those in functions that come in their place, if left out.
+        most_nodes: A function that is called several times stays one if its copies would together have more nodes.
+    """
+    if not any(isinstance(node, CallNode) for node in function.nodes):
+        return False
+    sizes = _sizes(function) if most_nodes is not None else {}
+    order: list[Node] = []
+    changed = False
+    pending = [iter(function.topological())]
+    while pending:
+        node = next(pending[-1], None)
+        if node is None:
+            pending.pop()
+        elif (
+            isinstance(node, CallNode)
+            and (calls is None or node in calls)
+            and _may_inline(function, node, sizes, most_nodes)
+        ):
+            pending.append(_in_place(function, node))
+            changed = True
+        else:
+            order.append(node)
+    function.arrange(order)
+    return changed
+
+
+def _sizes(f: Function) -> dict[str, int]:
+    """How many nodes each function that `f` calls has once all that it calls is in its place."""
+    sizes: dict[str, int] = {}
+    for g in f.called:
+        calls = (node for node in g.nodes if isinstance(node, CallNode))
+        sizes[g.name] = g.num_nodes + sum(sizes[call.function] for call in calls)
+    return sizes
+
+
+def _may_inline(
+    f: Function, call: CallNode, sizes: Mapping[str, int], most_nodes: int | None
+) -> bool:
+    callee = f.module.function(call.function)
+    copies = f.module.calls[callee.name]
+    if most_nodes is not None and copies > 1 and copies * sizes[callee.name] > most_nodes:
+        return False
+    definitions = callee.definitions
+    return not definitions or definitions.keys().isdisjoint(_known_symbols(f))
+
+
+def _known_symbols(f: Function) -> Collection[str]:
+    """The symbols that a function finds, or that what it is given says."""
+    ports = f.takes if f.is_called else [*f.parameters, *f.variables]
+    return {*f.definitions, *symbols_of_types(port.type for port in ports)}
+
+
+def _in_place(f: Function, call: CallNode) -> Iterator[Node]:
+    """Puts a function in the place of one call, and gives its nodes, each after what it needs."""
+    callee = f.module.function(call.function)
+    if f.module.calls[callee.name] > 1:
+        before = f.num_nodes
+        results = in_place_of_call(f, callee, call.inputs)
+        body = f.newest(f.num_nodes - before)
+    else:
+        results, body = _handed_over(f, callee, call.inputs)
+    for result, value in zip(call.results, results, strict=True):
+        result.replace_all_uses_with(value)
+    f.erase(call)
+    if not f.module.calls[callee.name]:
+        f.module.erase_function(callee)
+    return iter(body)
+
+
+def _handed_over(
+    f: Function, callee: Function, operands: Sequence[NodeValue]
+) -> tuple[list[NodeValue], list[Node]]:
+    """Makes the nodes of a function nodes of `f`, of operands; what the function gave, and the nodes."""
+    values = {s.value: value for s, value in zip(callee.takes, operands, strict=True)}
+    results = [values.get(value, value) for value in given(callee)]
+    body = [node for node in callee.topological() if not isinstance(node, SaveNode)]
+    for save in callee.saves:
+        callee.erase(save)
+    for taken, value in values.items():
+        taken.replace_all_uses_with(value)
+    callee.hand_over(body, f)
+    return results, body
 
 
 def in_place_of_loop(

@@ -13,6 +13,7 @@ from glowpy.core.extents import symbols_of_attrs, symbols_of_types
 from glowpy.core.schema import Trait
 from glowpy.core.type import Type
 from glowpy.graph.builder_gen import Builder
+from glowpy.graph.clone import Values, clone_function, clone_storage
 from glowpy.graph.creation import no_name, no_type, operand_values, successor_of
 from glowpy.graph.drawing import draw_function
 from glowpy.graph.infer import Ports, infer_types
@@ -96,6 +97,10 @@ class Module(Storages):
             )
         return function
 
+    def __contains__(self, f: Function) -> bool:
+        """Whether a function is one of the module's, and not erased."""
+        return self._functions.get(f.name) is f
+
     def create_function(
         self, name: str, takes: Sequence[Storage] = (), gives: Sequence[Storage] = ()
     ) -> Function:
@@ -133,26 +138,11 @@ class Module(Storages):
     def clone(self) -> Module:
         """A copy with its own storages, functions and nodes; the elements of constants are shared."""
         copy = Module()
-        values: dict[NodeValue, NodeValue] = {}
-        for p in self.placeholders:
-            twin = Placeholder(copy.names.take(p.name), p.type, p.loc, original=p.original)
-            copy._placeholders[twin.name] = twin
-            values[p.value] = twin.value
-        for v in self.variables:
-            name = copy.names.take(v.name)
-            variable = Variable(name, v.type, v.memory, v.loc, original=v.original)
-            copy._variables[name] = variable
-            values[v.value] = variable.value
-        for c in self.constants:
-            tensor = c.tensor if c.has_elements else None
-            name = copy.names.take(c.name)
-            digest = "" if c.has_elements else c.digest
-            values[c.value] = copy.add_constant(
-                Constant(name, tensor, c.loc, type=c.type, digest=digest)
-            ).value
+        values: Values = {}
+        for storage in self.storages:
+            clone_storage(storage, copy, values)
         for f in self.functions:
-            ports = ([values[s.value].storage for s in some] for some in (f.takes, f.gives))
-            f.copy_into(copy.create_function(f.name, *ports), values)
+            clone_function(f, copy, f.name, values)
         return copy
 
     def __str__(self) -> str:
@@ -423,21 +413,17 @@ class Function(Builder):
         self._nodes = dict.fromkeys(order)
 
     def clone(self, name: str) -> Function:
-        """A copy of this function under another name, in the same module and on the same storage."""
-        copy = self.module.create_function(name)
-        self.copy_into(copy, {})
-        return copy
+        """A copy of this function under another name, in the same module; what callers pass and get is its own."""
+        return clone_function(self, self.module, name, {})
 
-    def copy_into(self, target: Function, values: Mapping[NodeValue, NodeValue]) -> None:
-        """Adds a copy of every node to `target`, with operands replaced where `values` says so."""
-        twins = dict(values)
-        for node in self.topological():
-            inputs = [twins.get(value, value) for value in node.inputs]
-            predicate = (
-                twins.get(node.predicate, node.predicate) if node.predicate is not None else None
-            )
-            twin = target.add(node.clone(target.module.names.take(node.name), inputs, predicate))
-            twins.update(zip(node.results, twin.results, strict=True))
+    def hand_over(self, nodes: Iterable[Node], target: Function) -> None:
+        """Makes nodes of this function nodes of another one of the module, at its end. Operands stay what they are."""
+        for node in nodes:
+            del self._nodes[node]
+            target._nodes[node] = None
+            if isinstance(node, DefineNode):
+                del self._definitions[node]
+                target._definitions[node] = None
 
     def erase_dead(self, candidates: Iterable[Node] | None = None) -> list[Node]:
         """Erases those of `candidates` (default: all) without users and side effects, then their inputs.

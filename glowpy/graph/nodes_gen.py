@@ -32,6 +32,7 @@ __all__ = [
     "BatchNormalizationNode",
     "BitCastNode",
     "BroadcastNode",
+    "CallNode",
     "CeilNode",
     "CeluNode",
     "ClipNode",
@@ -484,6 +485,34 @@ class LinearAttentionNode(Node):
     rates = InputField(4)
     initial = InputField(5)
     last = ResultField(1)
+
+
+@final
+class CallNode(Node):
+    """What a function gives that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.
+
+    Declared in classgen/specs/control.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "call",
+        ("inputs",),
+        (AttrSpec("function", "function"),),
+        ("result",),
+        frozenset({Trait.CODES}),
+        variadic=True,
+        many_results=True,
+        no_derivative="glowpy.graph.calls.inline puts the function in the place of its call first",
+        quant=Quantized.RULE,
+    )
+
+    @property
+    def all_inputs(self) -> tuple[NodeValue, ...]:
+        """Every input."""
+        return self.inputs
+
+    function = AttrField[str]()
 
 
 @final
@@ -3191,6 +3220,7 @@ NODES: tuple[type[Node], ...] = (
     MishNode,
     GeluNode,
     LinearAttentionNode,
+    CallNode,
     IfNode,
     LoopNode,
     ConvolutionNode,

@@ -8,10 +8,13 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import MAX_BYTES, Type
+from glowpy.graph.function import Function
 from glowpy.graph.infer import Ports, infer
-from glowpy.graph.nodes_gen import IfNode, LoopNode
+from glowpy.graph.node import Operand
+from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode
 from glowpy.ir.insts_gen import IfInst, LoopInst
 from glowpy.irgen import IRGen, irgen
+from glowpy.lower import lower
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
 from glowpy.support.text import Attr
@@ -27,6 +30,22 @@ def _expect(what: str, expected: Sequence[Type], got: Sequence[Type]) -> None:
     if list(expected) != list(got):
         lists = (", ".join(map(str, types)) or "nothing" for types in (expected, got))
         raise UserError("expected {} {}, got {}".format(what, *lists))
+
+
+# Call.
+
+
+@infer(CallNode)
+def _called(inputs: list[Type], function: Ports) -> tuple[Type, ...]:
+    _expect(f"@{function.name} to take", inputs, function.takes)
+    return tuple(function.gives)
+
+
+@lower(CallNode)
+def _always(f: Function, n: CallNode) -> tuple[Operand, ...]:
+    """An `if` that always holds: what is left of a call whose function cannot be put in its place."""
+    holds = f.module.create_constant("always", Tensor.splat(_TRUTH, True))
+    return f.create_if(n.name, [holds, *n.inputs], n.function, n.function).results
 
 
 # If.

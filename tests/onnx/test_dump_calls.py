@@ -18,10 +18,13 @@ from glowpy.engine import compilation
 from glowpy.exporter import dump_onnx
 from glowpy.graph.dot import print_dot
 from glowpy.graph.function import Module
+from glowpy.graph.nodes_gen import CallNode
+from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Stage
 from glowpy.support.dumped import CONSTANTS
 from tests.onnx.calls_models import COUNTING, decoder, model_of
+from tests.ops.test_call import TEXT
 
 STAGES = (Stage.GRAPH, Stage.OPTIMIZED, Stage.LOWERED, Stage.SCHEDULED)
 
@@ -113,6 +116,18 @@ def test_every_stage_survives(
 ) -> None:
     backend = "cpu" if stage is Stage.SCHEDULED else "interpreter"
     survives(modules[name], stage, backend, tmp_path / "dumped.onnx")
+
+
+def test_plain_calls_are_functions_of_the_file(tmp_path: Path) -> None:
+    """Which other runtimes call; `save` writes what they compute in their place."""
+    module, path, saved = parse_module(TEXT), tmp_path / "dumped.onnx", tmp_path / "saved.onnx"
+    model = survives(module, Stage.GRAPH, "interpreter", path)
+    assert {"@both", "@grow"} < {function.name for function in model.functions}
+    glowpy.save(module, saved)
+    assert not onnx.load(saved).functions
+    feeds = {"x": np.array([1, 2, 3], np.float32), "z": np.array([4, -1, 0.5], np.float32)}
+    agree(path, onnx.load(saved), feeds)
+    assert any(isinstance(node, CallNode) for node in module.main.nodes)
 
 
 def agree(path: Path, model: onnx.ModelProto, feeds: dict[str, Array]) -> None:

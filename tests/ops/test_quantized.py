@@ -28,6 +28,7 @@ from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.nodes_gen import (
     NODES,
     BroadcastNode,
+    CallNode,
     ConcatNode,
     DequantizeNode,
     IfNode,
@@ -72,8 +73,8 @@ CONVERTING = (
 )
 """Between stored integers and numbers; test_quantized_arithmetic.py has them, and all arithmetic."""
 
-CALLING = (IfNode, LoopNode)
-"""What their functions compute with, they hand over; test_control.py hands quantized elements over."""
+CALLING = (CallNode, IfNode, LoopNode)
+"""What their functions compute with, they hand over; test_control.py and test_call.py hand quantized elements over."""
 
 KEPT = [
     cls

@@ -10,6 +10,7 @@ import numpy as np
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor
 from glowpy.executable import elements_at
+from glowpy.graph.clone import Values, clone_nodes, clone_storage
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.graph.order import computing
@@ -163,14 +164,10 @@ def _lowered(values: Sequence[NodeValue], nodes: Sequence[Node]) -> list[NodeVal
     """Values equal to `values`, computed by copies of `nodes` that are lowered to the end."""
     module = Module()
     f = module.create_function("constants")
-    twins = {
-        value: module.create_constant(value.name, _tensor(value)).value
-        for value in _constants(values, nodes)
-    }
-    for node in nodes:
-        inputs = [twins[value] for value in node.inputs]
-        twin = f.add(node.clone(module.names.take(node.name), inputs, None))
-        twins.update(zip(node.results, twin.results, strict=True))
+    twins: Values = {}
+    for value in _constants(values, nodes):
+        clone_storage(value.storage, module, twins)
+    clone_nodes(nodes, f, twins, predicates=False)
     for value in values:
         f.create_save("save", twins[value], module.create_placeholder("result", value.type))
     ctx = PassContext(evaluate)

@@ -14,7 +14,7 @@ from glowpy.exporter.onnx.graph import OnnxGraph, opset_imports
 from glowpy.exporter.onnx.model import check_kinds, model_proto, prepare, written
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Constant, Node
-from glowpy.graph.nodes_gen import IfNode, LoopNode, SaveNode
+from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode, SaveNode
 from glowpy.support.dumped import DOMAIN, NUMBERED
 from glowpy.support.errors import UnsupportedError
 from glowpy.support.text import print_attrs
@@ -62,7 +62,7 @@ class Bodies:
             mnemonic = node.SCHEMA.mnemonic
             count = self._counts.get(mnemonic, 0) + 1
             name = f"{mnemonic}{NUMBERED}{count}"
-            if isinstance(node, IfNode | LoopNode):
+            if isinstance(node, CallNode | IfNode | LoopNode):
                 proto: FunctionProto | None = calling_function(f, node, name)
             else:
                 proto = _function(node, known, name)

@@ -1,7 +1,8 @@
 """Nodes that call functions, in a file that was dumped: what they compute, as the bodies of functions of the file.
 
 A function that nodes call is a function of the file, and as here it takes all that it reads by value: constants, too,
-come after what it takes. So what an `if` or a `loop` computes is ONNX's If or Loop around calls of such functions.
+come after what it takes. So what a `call` computes is a call of such a function, and what an `if` or a `loop` does is
+ONNX's If or Loop around such calls.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from glowpy.exporter.onnx.graph import opset_imports
 from glowpy.exporter.onnx.model import value_info
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant
-from glowpy.graph.nodes_gen import IfNode, LoopNode
+from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode
 from glowpy.support.dumped import CALLED, DOMAIN
 from glowpy.support.symbolic import Dim
 
@@ -38,14 +39,16 @@ def constants_read(functions: Iterable[Function]) -> list[Constant]:
     return [c for c in roots[0].module.constants if c in read] if roots else []
 
 
-def calling_function(f: Function, node: IfNode | LoopNode, name: str) -> FunctionProto:
+def calling_function(f: Function, node: CallNode | IfNode | LoopNode, name: str) -> FunctionProto:
     """What a node of a function computes: a function of its operands, and of the constants that its callees read."""
     callees = f.callees(node)
     inputs = [f"input{index}" for index in range(len(node.operand_values))]
     operands = inputs[: len(node.inputs)]  # a predicate changes no result that matters
     constants = {c: f"constant{i}" for i, c in enumerate(constants_read(callees.values()))}
     results = [f"result{index}" for index in range(len(node.results))]
-    if isinstance(node, IfNode):
+    if isinstance(node, CallNode):
+        nodes = [_call(callees["function"], operands, constants, results)]
+    elif isinstance(node, IfNode):
         nodes = [_if(callees["then"], callees["otherwise"], operands, constants, results)]
     else:
         nodes = _loop(node, callees["body"], operands, constants, results)

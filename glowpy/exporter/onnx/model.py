@@ -20,6 +20,7 @@ from glowpy.exporter.onnx.file import LIMIT, write_model
 from glowpy.exporter.onnx.graph import OPSETS, OnnxGraph, StoredTensor, elem_type_of, opset_imports
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
+from glowpy.graph.calls import inline
 from glowpy.graph.function import Function, Module
 from glowpy.graph.state import release_state
 from glowpy.graph.verifier import verify_module
@@ -77,6 +78,8 @@ def save(
     ctx = context(CompileOptions())
     if optimize:
         run_on_all(Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True), work, ctx)
+    for g in (*work.called, work):
+        inline(g)
     for g in (*work.called, work):
         prepare(g, ctx)
     graph = written(work)

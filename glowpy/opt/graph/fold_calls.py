@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glowpy.graph.calls import (
+    MOST_COPIED,
     MOST_WRITTEN_OUT,
     in_place_of_call,
     in_place_of_loop,
+    inline,
     is_called_once,
     known_number,
     operands_of,
@@ -26,6 +28,7 @@ __all__ = ["FoldCallsPass"]
 class FoldCallsPass(GraphPass):
     """Puts a function in the place of its call where it is known that it is called, and how often.
 
+    That is known of a plain `call`, of an `if` whose condition is known, and of some loops.
     Other calls keep the operands that their functions read, and results that somebody reads. A constant operand becomes
     a constant of the function.
 
@@ -69,7 +72,7 @@ class FoldCallsPass(GraphPass):
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Looks at every call; True iff anything was changed."""
         del ctx
-        changed = False
+        changed = inline(f, most_nodes=MOST_COPIED)
         for node in f.topological():
             if isinstance(node, IfNode):
                 changed |= _chosen(f, node) or _trimmed(f, node)
@@ -94,7 +97,8 @@ def _chosen(f: Function, node: IfNode) -> bool:
     if holds is None:
         return False
     branch = f.module.function(node.then if holds else node.otherwise)
-    if branch.definitions:
+    others = f.module.calls[branch.name] - node.callees.count(branch.name)
+    if branch.definitions or (others and (others + 1) * branch.num_nodes > MOST_COPIED):
         return False
     with f.replacing(node):
         f.replace(node, in_place_of_call(f, branch, operands))

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from glowpy.core.schema import Trait
 from glowpy.graph.calls import is_called_once, operands_of, with_other_operands
+from glowpy.graph.clone import Values, clone_nodes
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue
+from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import DefineNode, LoopNode, TransposeNode
 from glowpy.graph.order import computing
 from glowpy.passes import GraphPass, PassContext
@@ -76,7 +77,7 @@ class HoistInvariantsPass(GraphPass):
 
 def _hoist(f: Function, loop: LoopNode) -> bool:
     (body,) = f.callees(loop).values()
-    outer: dict[NodeValue, NodeValue] = {
+    outer: Values = {
         placeholder.value: loop.inputs[index]
         for index, (placeholder,) in operands_of(f, loop).items()
     }
@@ -99,10 +100,7 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
     if not ends:
         return False
     needed = computing(ends)
-    for node in needed:
-        inputs = [outer.get(value, value) for value in node.inputs]
-        twin = f.add(node.clone(f.module.names.take(node.name), inputs, None))
-        outer.update(zip(node.results, twin.results, strict=True))
+    clone_nodes(needed, f, outer)
     for end in ends:
         placeholder = f.module.create_placeholder(end.name.replace(".", "_"), end.type)
         body.takes.append(placeholder)
@@ -112,7 +110,7 @@ def _hoist(f: Function, loop: LoopNode) -> bool:
     return True
 
 
-def _is_invariant(node: Node, outer: dict[NodeValue, NodeValue], hoisted: dict[Node, None]) -> bool:
+def _is_invariant(node: Node, outer: Values, hoisted: dict[Node, None]) -> bool:
     """Whether a node of a body computes the same in every round. What has no operands is not worth hoisting."""
     if not node.inputs or node.predicate is not None or node.callees:
         return False
