@@ -130,8 +130,9 @@ class Backend(ABC):
     symbolic: ClassVar[bool] = False
     """Whether it runs programs with symbolic extents."""
     stacks: ClassVar[bool] = False
-    """Whether it computes each run of instructions (`glowpy.ir.runs.runs`) in one loop: what only that loop writes
-    and reads is then in `registers` of the memory plan, and has no memory. Instrumented programs are not stacked."""
+    """Whether it computes several element-wise instructions in one loop: then `runs` of the program's functions say
+    which, and what only one loop writes and reads is in `registers` of the memory plan. Instrumented programs have
+    runs of one instruction only."""
     options_type: ClassVar[type | None] = None
     """The dataclass of the backend's own options, which its constructor takes; None if it has none. `--set` of the
     command line fills the fields that are str, int, float or bool."""

@@ -33,7 +33,7 @@ from glowpy.ir.plan import (
     parse_plan,
     print_plan,
 )
-from glowpy.ir.runs import in_registers, runs
+from glowpy.ir.runs import in_registers
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, VerifyError
 from glowpy.support.symbolic import static
@@ -41,14 +41,14 @@ from glowpy.support.symbolic import static
 __all__ = ["check", "parse_plan", "plan", "print_plan"]
 
 
-def plan(f: IRFunction, *, stacked: bool = False) -> MemoryPlan:
-    """Places every buffer, but those in registers if runs of instructions are `stacked` into loops. Deterministic.
+def plan(f: IRFunction) -> MemoryPlan:
+    """Places every buffer, but those that are in registers of the loop of one run. Deterministic.
 
     Buffers are placed one by one at the lowest offset that is free during their life; this is done
     in several orders (by size, by size times length of life, by start), and the smallest result is
     kept. An order is tried only while the result so far is above what is alive at one instruction.
     """
-    registers = dict.fromkeys(in_registers(f) if stacked else ())
+    registers = dict.fromkeys(in_registers(f))
     buffers = [
         _Buffer(value.name, value.type.room, life.start, life.end)
         for value, life in lifetimes(f).items()
@@ -193,7 +193,7 @@ def check(f: IRFunction, memory: MemoryPlan, frames: Mapping[str, int] | None = 
     whole range free, at its dealloc it gives it back, and every access must find its operand owning
     its range. A view ends where its base does; what an instruction writes shares no byte with another
     operand, or is the same elements where it works in place. What is in registers has no place, and is written and
-    read by the loop of one run (`glowpy.ir.runs.runs` says which there are), every element after it was computed.
+    read by the loop of one of the function's runs, every element after it was computed.
     The frame of a call has room for what is called.
     A program with symbols is walked with their highest extents, with their lowest, and with some between. Raises
     VerifyError with every violation.
@@ -224,7 +224,7 @@ def _frames(f: IRFunction, frames: Mapping[str, int]) -> Iterator[str]:
 
 def _loops(f: IRFunction) -> dict[int, int]:
     """The run of every computing instruction, by its position in the program, which no extent changes."""
-    numbers = {inst: number for number, run in enumerate(runs(f)) for inst in run}
+    numbers = {inst: number for number, run in enumerate(f.runs) for inst in run.members}
     return {at: numbers[inst] for at, inst in enumerate(f.instructions) if inst in numbers}
 
 

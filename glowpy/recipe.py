@@ -1,7 +1,7 @@
 """The stages of one compilation, in order: from a function to something that runs.
 
 ```
-function --graph_recipe--> lowered --schedule, irgen, ir_recipe--> ir --memory--> program --backend--> compiled
+function --graph_recipe--> lowered --schedule, irgen, ir_recipe, runs--> ir --memory--> program --backend--> compiled
 ```
 
 `Compilation` computes each stage once, when it is asked for, and prints it. Whoever compiles anything (the engine,
@@ -12,7 +12,7 @@ begin or end in the middle.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property
@@ -30,6 +30,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.plan import MemoryPlan, print_plan
 from glowpy.ir.printer import print_inst, print_irfunction
+from glowpy.ir.runs import form_runs
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
@@ -43,11 +44,13 @@ __all__ = [
     "Compilation",
     "Stage",
     "build_program",
+    "generate_all",
     "generate_ir",
     "graph_recipe",
     "ir_recipe",
     "plan_all",
     "plan_memory",
+    "put_in_runs",
     "refusals",
     "run_on_all",
     "state_ports",
@@ -121,7 +124,7 @@ class Compilation:
 
     @cached_property
     def ir(self) -> IRFunction:
-        """Scheduled, generated, and optimized."""
+        """Scheduled, generated, optimized, and put in runs if the backend stacks."""
         with _collector_paused():
             return generate_ir(
                 self.lowered,
@@ -144,7 +147,6 @@ class Compilation:
                 self.backend,
                 self.ctx,
                 inputs=self._inputs,
-                instrumented=self.options.instrument,
             )
 
     @cached_property
@@ -244,7 +246,7 @@ def graph_recipe(backend: Backend) -> Pipeline[Function]:
 
 
 def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
-    """Everything that happens to the IR before its memory is planned, in order."""
+    """The passes over the IR, in order, before its runs are formed."""
     return Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes()))
 
 
@@ -266,9 +268,38 @@ def generate_ir(
     inputs: Collection[Placeholder] = (),
     instrumented: bool = False,
 ) -> IRFunction:
-    """Schedules a lowered function with all that it calls, generates its IR, and optimizes that.
+    """Schedules a lowered function with all that it calls, generates its IR, optimizes that, and forms its runs.
 
-    `inputs` have memory even if the optimizer left nothing that reads them. What is `instrumented` needs larger frames.
+    `inputs` have memory even if the optimizer left nothing that reads them. What is `instrumented` is computed
+    instruction by instruction, with every result in memory.
+    """
+    passes, stacks = ir_recipe(backend), backend.stacks and not instrumented
+
+    def finish(ir: IRFunction) -> None:
+        passes.run(ir, ctx)
+        if stacks:
+            put_in_runs(ir, ctx)
+
+    return generate_all(f, backend, ctx, finish, inputs=inputs)
+
+
+def put_in_runs(ir: IRFunction, ctx: PassContext) -> None:
+    """Says which instructions of a function are computed together; what it calls has been asked before."""
+    with ctx.timed("runs"):
+        form_runs(ir)
+
+
+def generate_all(
+    f: Function,
+    backend: Backend,
+    ctx: PassContext,
+    finish: Callable[[IRFunction], None],
+    *,
+    inputs: Collection[Placeholder] = (),
+) -> IRFunction:
+    """Schedules a lowered function with all that it calls, and generates its IR, on which it calls `finish`.
+
+    What it calls is finished first: how much memory that needs is part of the IR of its callers.
     """
     programs: dict[str, IRFunction] = {}
     frames: dict[str, int] = {}
@@ -286,10 +317,10 @@ def generate_ir(
                 callees=needed,
                 frames=frames,
             )
-        ir_recipe(backend).run(ir, ctx)
+        finish(ir)
         programs[g.name] = ir
         if g is not f:
-            frames[g.name] = plan(ir, stacked=backend.stacks and not instrumented).peak
+            frames[g.name] = plan(ir).peak
     return programs[f.name]
 
 
@@ -301,12 +332,12 @@ def refusals(ir: IRFunction, backend: Backend) -> list[tuple[Instruction, str]]:
     return [(inst, reason) for inst, reason in reasons if reason]
 
 
-def plan_memory(ir: IRFunction, *, stacked: bool = False) -> MemoryPlan:
+def plan_memory(ir: IRFunction) -> MemoryPlan:
     """The memory plan of verified IR. Raises as `plan_all` does."""
-    return plan_all(ir, stacked=stacked)[ir.name]
+    return plan_all(ir)[ir.name]
 
 
-def plan_all(ir: IRFunction, *, stacked: bool = False) -> dict[str, MemoryPlan]:
+def plan_all(ir: IRFunction) -> dict[str, MemoryPlan]:
     """The memory plans of verified IR: those of what it calls, then its own; see `memory.plan`.
 
     Raises VerifyError for malformed IR and for a plan that is wrong.
@@ -314,7 +345,7 @@ def plan_all(ir: IRFunction, *, stacked: bool = False) -> dict[str, MemoryPlan]:
     verify_irfunction(ir)
     plans: dict[str, MemoryPlan] = {}
     for f in (*ir.callees.values(), ir):
-        memory = plan(f, stacked=stacked)
+        memory = plan(f)
         check(f, memory, {name: callee.peak for name, callee in plans.items()})
         plans[f.name] = memory
     return plans
@@ -327,12 +358,10 @@ def build_program(
     ctx: PassContext,
     *,
     inputs: Collection[Placeholder] = (),
-    instrumented: bool = False,
 ) -> Program:
     """Plans memory for the optimized IR of `f` and checks the result.
 
     `inputs` are what the program takes even if the optimizer left nothing that reads them; they have memory in `ir`.
-    What is `instrumented` is computed instruction by instruction, with every result in memory.
 
     Raises UnsupportedError that lists every instruction the backend cannot run: its node, place and text, and why;
     UserError where no input says what a symbol is, or it has two ranges.
@@ -356,7 +385,7 @@ def build_program(
     given = {name: one for name, one in ir.symbols.items() if name not in found}
     check_known(given, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
-        plans = plan_all(ir, stacked=backend.stacks and not instrumented)
+        plans = plan_all(ir)
     constants = {c.name: c.tensor for c in f.module.constants if c.name in ir.weights}
     callees = tuple(
         Program(g, plans[g.name], constants, (), (), declined=_declined(g, backend, ctx))

@@ -1,6 +1,6 @@
 """Sanitizer: runs a network and watches its memory, as AddressSanitizer and MemorySanitizer watch a C program's.
 
-Between any two runs of instructions (see `glowpy.ir.runs`) all memory of the network is looked at:
+Between any two runs of the program (see `glowpy.ir.run`) all memory of the network is looked at:
 
 * what a run has changed must be elements of its operands that it may write, for the extents of this call. Guards of
   a pattern lie around the arena and around the array of every input and output;
@@ -28,7 +28,7 @@ from glowpy.core.tensor import Array, address_of
 from glowpy.executable import CompiledFunction, aligned_array
 from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst
-from glowpy.ir.runs import runs
+from glowpy.ir.run import Run
 from glowpy.ir.value import Value
 from glowpy.support.errors import AccessError, InternalError
 from glowpy.support.symbolic import static
@@ -37,7 +37,7 @@ __all__ = [
     "GUARD",
     "Area",
     "Moment",
-    "Runs",
+    "NumberedRuns",
     "SanitizedFunction",
     "Watch",
     "WatchedFunction",
@@ -54,10 +54,10 @@ _PATTERNS = 0xFF, 0x5A
 Moment = Literal["before", "after"]
 
 
-def in_memory(run: Sequence[Instruction], registers: Iterable[str]) -> list[OperandRef]:
+def in_memory(run: Run, registers: Iterable[str]) -> list[OperandRef]:
     """The operands of a run that have a place in memory, in order."""
     kept = set(registers)
-    return [ref for inst in run for ref in inst.operands if ref.value.base.name not in kept]
+    return [ref for inst in run.members for ref in inst.operands if ref.value.base.name not in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +68,33 @@ class _Step:
     """
 
     program: Program
+    run: Run
     position: int
-    length: int
     first_index: int
     operands: int
 
+    @property
+    def end(self) -> int:
+        """The place in its function of the instruction after it."""
+        return self.position + len(self.run.members)
 
-class Runs:
+
+class NumberedRuns:
     """The runs of a program and of what it calls, by the number of their first instructions.
 
     Instructions are numbered as they stand: those of the program first, then those of each function that it calls.
     """
 
-    def __init__(self, program: Program, *, stacked: bool) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
         self.steps: dict[int, _Step] = {}
         self._instructions: dict[tuple[tuple[str, int], ...], list[Instruction]] = {}
         first = 0
         for one in (program, *program.callees):
             places = {inst: place for place, inst in enumerate(one.ir.instructions)}
-            for run in runs(one.ir):
-                for part in [run] if stacked else [[inst] for inst in run]:
-                    place = places[part[0]]
-                    told = len(in_memory(part, one.plan.registers))
-                    self.steps[first + place] = _Step(one, place, len(part), first, told)
+            for run in one.ir.runs:
+                place, told = places[run.head], len(in_memory(run, one.plan.registers))
+                self.steps[first + place] = _Step(one, run, place, first, told)
             first += len(one.ir.instructions)
 
     def instructions(self, extents: Extents) -> list[Instruction]:
@@ -206,7 +209,7 @@ class Watch:
         digests: Of what each run has written.
     """
 
-    runs: Runs
+    runs: NumberedRuns
     areas: Sequence[Area]
     pattern: int
     places: Mapping[str, tuple[Area, int]]
@@ -297,8 +300,7 @@ class Watch:
         self, step: _Step, addresses: Sequence[int], instructions: Sequence[Instruction]
     ) -> tuple[Sequence[Instruction], list[tuple[Instruction, OperandRef, int]]]:
         """A run and those of its operands that are in memory and have elements, with their addresses."""
-        first = step.first_index + step.position
-        run = instructions[first : first + step.length]
+        run = instructions[step.first_index + step.position : step.first_index + step.end]
         kept = set(step.program.plan.registers)
         pairs = [(i, ref) for i in run for ref in i.operands if ref.value.base.name not in kept]
         return run, [
@@ -331,7 +333,7 @@ class Watch:
                     frame.area.forget(frame.start + slot.start, frame.start + slot.end)
             elif not symbolic.has(Trait.MEMORY) and step.first_index + place in self.runs.steps:
                 self._skip(frame, instructions[step.first_index + place])
-        frame.position = step.position + step.length - 1
+        frame.position = step.end - 1
 
     def _skip(self, frame: _Frame, inst: Instruction) -> None:
         """Takes what no code was made for as done, such as constants that are part of the code."""
@@ -406,7 +408,7 @@ class WatchedFunction(Protocol):
 
 
 def sanitized(
-    runs: Runs,
+    runs: NumberedRuns,
     areas: Callable[[], tuple[list[Area], Mapping[str, tuple[Area, int]]]],
     execute: Callable[[Sequence[Area], Watch], Extents],
 ) -> tuple[Sequence[Area], Extents]:
@@ -431,7 +433,7 @@ def sanitized(
             raise AccessError(f"{unlike}: results depend on memory that nobody wrote")
         third, _, _ = attempt(high, own=low)
         beyond = third.digests[place] != first.digests[place]
-        run = _members(runs, first.digests[place][0])
+        run = runs.steps[first.digests[place][0]].run.members
         raise AccessError(
             f"{_text(run)}: results depend on memory that nobody wrote: "
             + ("it reads outside its operands" if beyond else _UNWRITTEN),
@@ -452,16 +454,13 @@ def _unlike(before: Sequence[Area], after: Sequence[Area]) -> str:
     return ""
 
 
-def _members(runs: Runs, index: int) -> Sequence[Instruction]:
-    step = runs.steps[index]
-    return step.program.ir.instructions[step.position : step.position + step.length]
-
-
 @final
 class SanitizedFunction(CompiledFunction):
     """A compiled function whose every run is checked. Raises AccessError for the first fault."""
 
-    def __init__(self, function: CompiledFunction, watched: WatchedFunction, runs: Runs) -> None:
+    def __init__(
+        self, function: CompiledFunction, watched: WatchedFunction, runs: NumberedRuns
+    ) -> None:
         super().__init__(
             function.input_ports, function.output_ports, function.arena_size, function.state_ports
         )

@@ -42,7 +42,7 @@ def program_of_text(ir: IRFunction, constants: Mapping[str, Array], backend: Bac
         for weight in function.weights.values()
         if weight.is_constant
     }
-    plans = plan_all(ir, stacked=backend.stacks)
+    plans = plan_all(ir)
     inputs, outputs = _ports(ir)
     shapes = {port.name: port.type.shape for port in inputs}
     check_bounds(value.type for function in (*ir.callees.values(), ir) for value in function.values)

@@ -10,7 +10,6 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -23,8 +22,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import backend_class, known_instructions
 from glowpy.executable import Executable
-from glowpy.memory import plan
-from glowpy.sanitizer import Area, Moment, Runs, Watch, sanitized
+from glowpy.sanitizer import Area, Moment, NumberedRuns, Watch, sanitized
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol
 
@@ -54,7 +52,7 @@ def load_sanitized(directory: Path | str) -> dict[str, SanitizedNetwork]:
         name: SanitizedNetwork(
             bundle,
             network,
-            Runs(replace(programs[name], plan=plan(programs[name].ir, stacked=True)), stacked=True),
+            NumberedRuns(programs[name]),
             _ports(stored, name),
         )
         for name, network in bundle.networks.items()
@@ -114,7 +112,7 @@ class SanitizedNetwork(Executable):
         self,
         bundle: LoadedBundle,
         network: LoadedNetwork,
-        runs: Runs,
+        runs: NumberedRuns,
         ports: Mapping[str, tuple[str, int]],
     ) -> None:
         super().__init__(network.input_ports, network.output_ports, 0, network.state_ports)

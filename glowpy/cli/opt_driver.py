@@ -1,8 +1,8 @@
 """Runs passes and stages by name on text of either level: what `glowpy opt` and the file tests do.
 
 A text is a module, an IR function or a memory plan; the first word says which. `lower` lowers to what the backend
-keeps, `irgen` turns a module into an IR function, and `memory` turns that into its memory plan. Without any names, the
-text is parsed, verified and printed.
+keeps, `irgen` turns a module into an IR function, `runs` says what is computed together of that, and `memory` turns it
+into its memory plan. Without any names, the text is parsed, verified and printed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,9 @@ from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import MemoryPlan, parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
-from glowpy.irgen import generate
-from glowpy.memory import plan
 from glowpy.opt.pipelines import GRAPH_PASSES, IR_PASSES
 from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline
-from glowpy.recipe import graph_recipe, ir_recipe, plan_memory
-from glowpy.schedule import schedule
+from glowpy.recipe import generate_all, graph_recipe, ir_recipe, plan_memory, put_in_runs
 from glowpy.support.errors import UserError
 from glowpy.support.text import Lexer
 
@@ -54,37 +51,21 @@ class OptDriver:
             **IR_PASSES,
             **{p.name: p for p in ir_recipe(backend).flattened()},
         }
-        self._stages: dict[str, Callable[[Subject], Subject]] = {
-            "irgen": self.irgen,
-            "memory": self.memory,
+        self._stages: dict[str, Callable[[Subject, PassContext], Subject]] = {
+            "irgen": self._irgen,
+            "runs": _runs,
+            "memory": _memory,
         }
         self._nodes = known_nodes(type(backend))
         self._instructions = known_instructions(type(backend))
         self.passes: Mapping[str, object] = {**self._graph, **self._ir, **self._stages}
 
-    def memory(self, subject: Subject) -> MemoryPlan:
-        """Plans the memory of an IR function, and checks the plan."""
-        if not isinstance(subject, IRFunction):
-            raise UserError("memory: expected an IR function", note="irgen makes one of a module")
-        return plan_memory(subject, stacked=self._backend.stacks)
-
-    def irgen(self, subject: Subject) -> IRFunction:
-        """Schedules the only function of a module and generates its IR."""
+    def _irgen(self, subject: Subject, ctx: PassContext) -> IRFunction:
+        """Schedules the only function of a module with all that it calls, and generates its IR."""
         if not isinstance(subject, Module):
             raise UserError("irgen: expected a module", note="it makes an IR function of one")
-        main = subject.main
-        programs: dict[str, IRFunction] = {}
-        for f in (*main.called, main):
-            programs[f.name] = generate(
-                f,
-                schedule(f),
-                self._instructions,
-                inputs=() if f.is_called else f.parameters,
-                backend=self._backend.name,
-                callees={callee.name: programs[callee.name] for callee in f.called},
-                frames={name: plan(ir).peak for name, ir in programs.items()},
-            )
-        return programs[main.name]
+        f = subject.main
+        return generate_all(f, self._backend, ctx, lambda ir: None, inputs=f.parameters)
 
     def named(self, name: str) -> object:
         """The pass or stage called `name`.
@@ -131,7 +112,7 @@ class OptDriver:
         _verify(subject)
         for name in names:
             stage = self._stages.get(name)
-            subject = stage(subject) if stage is not None else self._run(name, subject, ctx)
+            subject = stage(subject, ctx) if stage is not None else self._run(name, subject, ctx)
             _verify(subject)
         return _printed(subject)
 
@@ -150,11 +131,29 @@ class OptDriver:
                 Pipeline(name, (self._graph[name],)).run(f, ctx)
         elif isinstance(subject, IRFunction) and name in self._ir:
             for ir in (*subject.callees.values(), subject):
+                ir.group(())  # runs are those of the instructions after all passes
                 Pipeline(name, (self._ir[name],)).run(ir, ctx)
         else:
             note = "modules" if name in self._graph else "IR functions; irgen makes one of a module"
             raise UserError(f"{name}: expected text of another level", note=f"it works on {note}")
         return subject
+
+
+def _runs(subject: Subject, ctx: PassContext) -> IRFunction:
+    """Forms the runs of an IR function and of what it calls."""
+    if not isinstance(subject, IRFunction):
+        raise UserError("runs: expected an IR function", note="irgen makes one of a module")
+    for ir in (*subject.callees.values(), subject):
+        put_in_runs(ir, ctx)
+    return subject
+
+
+def _memory(subject: Subject, ctx: PassContext) -> MemoryPlan:
+    """Plans the memory of an IR function, and checks the plan."""
+    if not isinstance(subject, IRFunction):
+        raise UserError("memory: expected an IR function", note="irgen makes one of a module")
+    with ctx.timed("memory"):
+        return plan_memory(subject)
 
 
 def _verify(subject: Subject) -> None:

@@ -13,10 +13,12 @@ from glowpy.core.extents import (
     symbols_of_types,
     type_at,
 )
+from glowpy.core.schema import Trait
 from glowpy.core.type import Type
 from glowpy.ir.builder_gen import IRBuilder
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import DefineInst
+from glowpy.ir.run import Run
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.support.names import UniqueNames
 from glowpy.support.symbolic import Dim, Symbol, symbols_of
@@ -30,7 +32,7 @@ class IRFunction(IRBuilder):
     """A straight-line program over named memory. `create_x` methods (generated) append instructions.
 
     Passes replace `instructions` as a whole; a value instruction must stand before every use of its
-    value.
+    value. After all passes, `group` says which instructions are computed together: see `runs`.
 
     Attributes:
         takes: Of a function that others call, the weights that callers bind, by name and in order.
@@ -46,6 +48,7 @@ class IRFunction(IRBuilder):
         self.weights: dict[str, WeightVar] = {}
         self.instructions: list[Instruction] = []
         self.names = UniqueNames()
+        self._groups: tuple[Run, ...] = ()
 
     def fresh_name(self, name: str) -> str:
         """A name no value has yet."""
@@ -63,13 +66,34 @@ class IRFunction(IRBuilder):
         return inst
 
     def replace_instructions(self, instructions: Iterable[Instruction]) -> None:
-        """Makes `instructions` the program and frees the names of values that are no longer made."""
+        """Makes `instructions` the program, ungrouped, and frees the names of values that are no longer made."""
         kept = list(instructions)
         alive = {inst.value.name for inst in kept if isinstance(inst, ValueInstruction)}
         for inst in self.instructions:
             if isinstance(inst, ValueInstruction) and inst.value.name not in alive:
                 self.names.release(inst.value.name)
         self.instructions = kept
+        self.group(())
+
+    def group(self, runs: Iterable[Run]) -> None:
+        """Says which instructions are computed together, in the order of the program; each of the others by itself."""
+        self._groups = tuple(runs)
+
+    @property
+    def groups(self) -> tuple[Run, ...]:
+        """The runs that `group` was told of, which the text shows."""
+        return self._groups
+
+    @property
+    def runs(self) -> list[Run]:
+        """What is computed together: every instruction that is not about memory is in one run, in program order."""
+        groups = {run.head: run for run in self._groups}
+        inner = {inst for run in self._groups for inst in run.following}
+        return [
+            groups.get(inst) or Run.of([inst])
+            for inst in self.instructions
+            if not (inst.has(Trait.MEMORY) or inst in inner)
+        ]
 
     @property
     def symbols(self) -> dict[str, Symbol]:
@@ -130,6 +154,8 @@ class IRFunction(IRBuilder):
             copy = inst.__class__(operands, attrs, loc=inst.loc, predicate=predicate)
             copy.name = inst.name
             f.add(copy)
+        twins = dict(zip(self.instructions, f.instructions, strict=True))
+        f.group(Run(run.name, tuple(twins[inst] for inst in run.members)) for run in self._groups)
         return f
 
     @property

@@ -9,6 +9,7 @@ from glowpy.core.type import read_type
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.run import Run
 from glowpy.ir.value import Mutability, Value
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr, Lexer, Token
@@ -70,9 +71,14 @@ def _read_one(
     while lexer.peek.kind == "value":
         _read_weight(lexer, f, values)
     lexer.expect("program")
+    runs: list[Run] = []
     while not lexer.at("}"):
-        _read_inst(lexer, f, values, classes)
+        if lexer.at("run"):
+            runs.append(_read_run(lexer, f, values, classes))
+        else:
+            _read_inst(lexer, f, values, classes)
     lexer.expect("}")
+    f.group(runs)
     return f
 
 
@@ -105,6 +111,19 @@ def _read_weight(lexer: Lexer, f: IRFunction, values: dict[str, Value]) -> None:
     except ValueError:
         raise lexer.error(f"expected 'constant' or 'mutable', got '{word.text}'", word) from None
     _define(lexer, token, values, f.create_weight(token.text[1:], type, mutability))
+
+
+def _read_run(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: InstClasses) -> Run:
+    lexer.expect("run")
+    name = lexer.take("symbol")[1:]
+    lexer.expect("{")
+    start = len(f.instructions)
+    while not lexer.at("}"):
+        _read_inst(lexer, f, values, classes)
+    if len(f.instructions) == start:
+        raise lexer.error(f"expected instructions in run @{name}")
+    lexer.expect("}")
+    return Run(name, tuple(f.instructions[start:]))
 
 
 def _read_inst(lexer: Lexer, f: IRFunction, values: dict[str, Value], classes: InstClasses) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from glowpy.ir.inst import Instruction, ValueInstruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.support.text import print_attrs, print_symbol
@@ -36,7 +38,8 @@ def placed(f: IRFunction, first: int = 1) -> dict[str, tuple[IRFunction, int]]:
 def instruction_lines(f: IRFunction, first: int = 1) -> dict[Instruction, int]:
     """The line of every instruction in the text of a function whose own first line is `first`."""
     start = first + 3 + len(f.symbols) + len(f.weights)
-    return {inst: start + index for index, inst in enumerate(f.instructions)}
+    lines = enumerate(_program_lines(f), start)
+    return {inst: number for number, (inst, _) in lines if inst is not None}
 
 
 def print_irfunction(f: IRFunction) -> str:
@@ -51,5 +54,20 @@ def _text(f: IRFunction) -> str:
     lines.append("  declare")
     lines += [f"    %{w.name} = weight {w.type} {w.mutability.value}" for w in f.weights.values()]
     lines.append("  program")
-    lines += [f"    {print_inst(inst)}" for inst in f.instructions]
+    lines += [text for _, text in _program_lines(f)]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _program_lines(f: IRFunction) -> Iterator[tuple[Instruction | None, str]]:
+    """The lines after `program`, each with the instruction that it is."""
+    ends = {run.members[-1] for run in f.groups}
+    heads = {run.head: run for run in f.groups}
+    indent = "    "
+    for inst in f.instructions:
+        if inst in heads:
+            yield None, f"    run @{heads[inst].name} {{"
+            indent = "      "
+        yield inst, f"{indent}{print_inst(inst)}"
+        if inst in ends:
+            yield None, "    }"
+            indent = "    "

@@ -1,6 +1,8 @@
-"""Runs: instructions that a backend may compute element by element, together in one loop.
+"""Which instructions may be one run: computed element by element, together in one loop.
 
-`glowpy.opt.ir.stack` brings them together; a backend asks for `runs`, and the memory plan for what is in registers.
+`glowpy.opt.ir.stack` brings them together, and `form_runs` makes them runs of the function, once, after all passes.
+Everything after that reads `IRFunction.runs`: the verifier, the memory plan and its check, code generators, tools.
+See docs/adr/0036-runs.md.
 """
 
 from __future__ import annotations
@@ -13,36 +15,51 @@ from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AllocInst
 from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.run import Run, computes_elements, goes_in_order, is_in_order
 from glowpy.ir.value import Value
 
-__all__ = ["LONGEST", "Run", "in_registers", "is_in_order", "loop_shape", "runs"]
+__all__ = ["LONGEST", "RunBuilder", "form_runs", "in_registers", "misfits"]
 
 
 LONGEST = 64
 """More instructions are not put in one run: LLVM takes more than linear time to compile a loop."""
 
 
-def runs(f: IRFunction) -> list[list[Instruction]]:
-    """Every instruction that is not about memory, in program order, in runs that may be one loop.
+def form_runs(f: IRFunction) -> None:
+    """Makes runs of instructions that may be one loop, as many and as long as the rules of `RunBuilder` allow.
 
     A run is a head and, directly after it with no alloc, dealloc or view between, the element-wise
-    instructions that `Run.admits`, up to the last one that is settled. An instruction that is neither element-wise
-    nor able to run an epilogue is a run of its own. Linear time: what is not settled is tried once more.
+    instructions that `RunBuilder.admits`, up to the last one that is settled. Every other instruction stays a run of
+    its own. Linear time: what is not settled is tried once more.
     """
-    stacks: list[list[Instruction]] = []
+    runs: list[Run] = []
     start = 0
     while start < len(f.instructions):
         if f.instructions[start].has(Trait.MEMORY):
             start += 1
             continue
-        run = Run(f.instructions[start])
+        builder = RunBuilder(f.instructions[start])
         end = start + 1
-        while end < len(f.instructions) and run.admits(f.instructions[end]):
-            run.add(f.instructions[end])
+        while end < len(f.instructions) and builder.admits(f.instructions[end]):
+            builder.add(f.instructions[end])
             end += 1
-        stacks.append(run.settled)
-        start += len(run.settled)
-    return stacks
+        members = builder.settled
+        if len(members) > 1:
+            runs.append(Run.of(members))
+        start += len(members)
+    f.group(runs)
+
+
+def misfits(run: Run) -> list[Instruction]:
+    """The members that cannot be where they are in a run, up to the first one after which nothing can be said."""
+    if run.head.has(Trait.MEMORY):
+        return [run.head]
+    builder = RunBuilder(run.head)
+    for inst in run.following:
+        if not builder.admits(inst):
+            return [inst]
+        builder.add(inst)
+    return builder.members[len(builder.settled) :]
 
 
 def in_registers(f: IRFunction) -> list[Value]:
@@ -52,10 +69,11 @@ def in_registers(f: IRFunction) -> list[Value]:
     """
     loops: dict[Value, int] = {}
     in_memory: set[Value] = set()
-    for number, run in enumerate(runs(f)):
+    for number, run in enumerate(f.runs):
         written: dict[Value, list[Value]] = {}
-        for inst in run:
-            result = inst.operands[0].value if _computes_elements(inst) else None
+        for inst in run.members:
+            in_loop = run.is_loop and computes_elements(inst)
+            result = inst.operands[0].value if in_loop else None
             for value in inst.reads():
                 sources = written.get(value.base, ())  # a product, at the head, has none
                 if not any(_same_elements(value, source) for source in sources):
@@ -68,13 +86,8 @@ def in_registers(f: IRFunction) -> list[Value]:
     return [buffer for buffer in buffers if buffer in loops and buffer not in in_memory]
 
 
-def _computes_elements(inst: Instruction) -> bool:
-    """Whether what `inst` computes is in a register before it is stored."""
-    return inst.has(Trait.ELEMENTWISE) or inst.has(Trait.EPILOGUE)
-
-
-class Run:
-    """Instructions that may be computed element by element, together in one loop.
+class RunBuilder:
+    """A run that grows: instructions that may be computed element by element, together in one loop.
 
     - The head has the trait `epilogue` or `elementwise`. Other members are element-wise, and their
       results have as many elements as the head's.
@@ -86,14 +99,13 @@ class Run:
       after a product its last dimension is that of the product's result.
     - A result overwrites nothing the run has read, except element by element (in place), and nothing
       that a product at the head reads.
-
-    Predicates do not count: they only say where a result matters.
+    - All members have the same predicate, or none, so that a backend can skip the run as one; no member writes to it.
     """
 
     def __init__(self, head: Instruction) -> None:
         self.members: list[Instruction] = []
         self._is_product = head.has(Trait.EPILOGUE)
-        self._opens = _computes_elements(head)
+        self._opens = computes_elements(head)
         result = next(head.writes(), None)
         self.shape: Shape = result.type.shape if self._opens and result is not None else ()
         """What is looped over: the shape of the members whose operands do not all go in order."""
@@ -126,10 +138,8 @@ class Run:
         is_product = self._is_product and inst is self.members[0]
         self._settle(inst, is_product)
         result = next(inst.writes())
-        shape = result.type.shape
-        streams = [result] if is_product else [ref.value for ref in inst.operands]
-        if not all(is_in_order(value, shape) for value in streams):
-            self.shape, self._in_order = shape, False
+        if not goes_in_order(inst):
+            self.shape, self._in_order = result.type.shape, False
         for ref in inst.operands:
             base = ref.value.base
             if ref.access.writes:
@@ -159,7 +169,9 @@ class Run:
         """
         if not (self._opens and inst.has(Trait.ELEMENTWISE)) or len(self.members) >= LONGEST:
             return False
-        result = next(inst.writes())
+        predicate, result = self.members[0].predicate, next(inst.writes())
+        if inst.predicate is not predicate or (predicate and result.overlaps(predicate)):
+            return False
         if not self._fits(result.type.shape, [ref.value for ref in inst.operands]):
             return False
         for value in (ref.value for ref in inst.operands if ref.access is Access.IN):
@@ -188,19 +200,6 @@ class Run:
         """Whether a member reads or writes bytes of `value`."""
         near = (*self._reserved, *self._touched.get(value.base, ()))
         return any(other.overlaps(value) for other in near)
-
-
-def loop_shape(run: Sequence[Instruction]) -> Shape:
-    """The shape that a run is a loop over: `Run.shape`."""
-    stacked = Run(run[0])
-    for inst in run[1:]:
-        stacked.add(inst)
-    return stacked.shape
-
-
-def is_in_order(value: Value, shape: Shape) -> bool:
-    """Whether a loop over `shape` takes the elements of `value` one after the other, or the same one always."""
-    return value.type.count == 1 or (value.is_contiguous and value.type.count == prod(shape))
 
 
 def _same_elements(a: Value, b: Value) -> bool:

@@ -17,6 +17,7 @@
 - Instructions that only move or combine elements agree about kinds; copies agree about types.
 - A call names functions of the program, whose weights have the types of its operands, and all symbols on which they
   depend. A function that is called takes or gives all its mutable weights.
+- A run is consecutive instructions, none of them about memory, that `glowpy.ir.runs.RunBuilder` takes for one loop.
 - Operands have the types that inference gives the node the instruction was declared with, and
   what else the class's own rule says: `@verify_inst(XInst)` in `ops/`.
 """
@@ -42,6 +43,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.ir.irfunction import IRFunction, symbols_needed
 from glowpy.ir.printer import print_inst
+from glowpy.ir.runs import misfits
 from glowpy.ir.value import Value, WeightVar
 from glowpy.support.errors import Diagnostic, UserError, VerifyError
 from glowpy.support.rules import Rules
@@ -80,11 +82,30 @@ def _program(f: IRFunction) -> Iterator[Diagnostic]:
             live[inst.buffer.base] = False
         else:
             written.update(value.base for value in inst.writes())
+    yield from _runs(f)
     for value, alive in live.items():
         if alive and not isinstance(value, WeightVar):
             yield Diagnostic(
                 f"buffer %{value.name} is never deallocated", context=f"irfunction @{f.name}"
             )
+
+
+def _runs(f: IRFunction) -> Iterator[Diagnostic]:
+    """Runs that cannot be computed as one, or are no part of the program."""
+    places = {inst: place for place, inst in enumerate(f.instructions)}
+    after = 0
+    for run in f.groups:
+        start = places.get(run.head, -1)
+        members = f.instructions[start : start + len(run.members)]
+        if start < after or members != list(run.members):
+            message = (
+                f"run @{run.name} is not consecutive instructions of the program, in its order"
+            )
+            yield Diagnostic(message, context=f"irfunction @{f.name}")
+            continue
+        after = start + len(members)
+        for inst in misfits(run):
+            yield _broken(inst, f"cannot be computed in one loop with the rest of run @{run.name}")
 
 
 def _ports(f: IRFunction) -> Iterator[Diagnostic]:

@@ -14,7 +14,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, compilation
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, TransposeInst
-from glowpy.ir.runs import runs
+from glowpy.ir.run import Run
 from tests.onnx.comparison import assert_same, graph_model, info
 from tests.onnx.test_light import reference
 
@@ -98,13 +98,13 @@ def _is_product(inst: Instruction) -> bool:
     return inst.has(Trait.EPILOGUE) and not isinstance(inst, CpuStandardizeInst)
 
 
-def _followers(stacked: list[list[Instruction]]) -> list[Instruction]:
+def _followers(runs: list[Run]) -> list[Instruction]:
     """What touches the result of a product next, after its run, and where that is."""
     followers = []
-    for number, run in enumerate(stacked):
-        if _is_product(run[0]):
-            (result,) = run[-1].writes()
-            later = (inst for other in stacked[number + 1 :] for inst in other)
+    for number, run in enumerate(runs):
+        if _is_product(run.head):
+            (result,) = run.members[-1].writes()
+            later = (inst for other in runs[number + 1 :] for inst in other.members)
             followers += [
                 next(
                     inst for inst in later if any(value.overlaps(result) for value in inst.reads())
@@ -116,13 +116,12 @@ def _followers(stacked: list[list[Instruction]]) -> list[Instruction]:
 def test_an_encoder_is_products_and_their_epilogues(model: onnx.ModelProto) -> None:
     ir = compilation(glowpy.load(model), backend_of("cpu")).program.ir
     assert not [inst for inst in ir.instructions if isinstance(inst, TransposeInst | CopyInst)]
-    stacked = runs(ir)
-    products = [run for run in stacked if _is_product(run[0])]
+    products = [run for run in ir.runs if _is_product(run.head)]
     assert len(products) == 2 * (1 + 1 + 2)  # queries, keys and values are one
     assert sum(isinstance(inst, CpuStandardizeInst) for inst in ir.instructions) == 4
     assert sum(isinstance(inst, CpuAttentionInst) for inst in ir.instructions) == 2
-    assert max(map(len, products)) == 7
-    assert not [inst for inst in _followers(stacked) if inst.has(Trait.ELEMENTWISE)]
+    assert max(len(run.members) for run in products) == 7
+    assert not [inst for inst in _followers(ir.runs) if inst.has(Trait.ELEMENTWISE)]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])

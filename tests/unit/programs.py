@@ -335,10 +335,10 @@ _STEPS: tuple[Callable[[RandomProgram], None], ...] = (
 )
 
 
-def outcome(ir: IRFunction, *, stacked: bool = False) -> dict[str, Array]:
+def outcome(ir: IRFunction) -> dict[str, Array]:
     """What all mutable weights hold after the program ran on the interpreter, on numbers that follow from their names.
 
-    Verifies the program and its memory plan, which may be that of a backend that stacks.
+    Verifies the program and its memory plan.
     """
     tensors = {
         name: Tensor(weight.type, _numbers(number, weight.type))
@@ -347,7 +347,7 @@ def outcome(ir: IRFunction, *, stacked: bool = False) -> dict[str, Array]:
     mutable = {name for name, weight in ir.weights.items() if not weight.is_constant}
     ports = tuple(Port(name, name, tensors[name].type) for name in mutable)
     constants = {name: tensor for name, tensor in tensors.items() if name not in mutable}
-    program = Program(ir, plan_memory(ir, stacked=stacked), constants, ports, ports)
+    program = Program(ir, plan_memory(ir), constants, ports, ports)
     compiled = InterpreterBackend().compile(program, CompileOptions())
     return compiled({name: tensors[name].array for name in mutable})
 

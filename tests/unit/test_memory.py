@@ -15,6 +15,7 @@ from glowpy.ir.insts_gen import CopyInst, ExpInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
+from glowpy.ir.runs import form_runs
 from glowpy.ir.value import Mutability, Value
 from glowpy.memory import _Place, _share_bytes, check, plan
 from glowpy.support.errors import VerifyError
@@ -320,7 +321,8 @@ def looping(steps: str) -> IRFunction:
 def test_what_one_loop_writes_and_reads_has_no_memory() -> None:
     f = looping(CHAIN)
     assert plan(f).peak == 512
-    layout = plan(f, stacked=True)
+    form_runs(f)
+    layout = plan(f)
     check(f, layout)
     assert (layout.peak, layout.registers) == (0, ("a", "b"))
     assert "  registers {\n    %a\n    %b\n  }\n" in print_plan(layout)
@@ -344,7 +346,8 @@ def test_what_one_loop_writes_and_reads_has_no_memory() -> None:
 )
 def test_what_is_needed_in_memory_is_not_in_registers(steps: str, message: str) -> None:
     f = looping(steps)
-    layout = plan(f, stacked=True)
+    form_runs(f)
+    layout = plan(f)
     check(f, layout)
     assert "a" not in layout.registers
     slots = tuple(slot for slot in layout.activations.slots if slot.name != "a")
@@ -360,7 +363,8 @@ def test_what_is_needed_in_memory_is_not_in_registers(steps: str, message: str) 
 def test_random_programs_compute_the_same_with_buffers_in_registers(seed: int) -> None:
     f = RandomProgram(random.Random(seed)).f
     expected = outcome(f)
-    for name, array in outcome(f, stacked=True).items():
+    form_runs(f)
+    for name, array in outcome(f).items():
         np.testing.assert_array_equal(array, expected[name])
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 
+from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import compilation, evaluate
@@ -190,3 +191,15 @@ def test_the_collector_is_paused_while_stages_are_computed(enabled: bool) -> Non
     finally:
         gc.enable() if before else gc.disable()
     assert seen == {False}
+
+
+@pytest.mark.parametrize(
+    ("backend", "instrument", "members"),
+    [("cpu", False, [4]), ("cpu", True, [1] * 4), ("interpreter", False, [1] * 4)],
+)
+def test_runs_are_formed_for_backends_that_stack_unless_observed(
+    f: Function, backend: str, instrument: bool, members: list[int]
+) -> None:
+    program = compilation(f, backend, CompileOptions(instrument=instrument)).program
+    assert [len(run.members) for run in program.ir.runs] == members
+    assert bool(program.ir.groups) == (len(members) == 1)

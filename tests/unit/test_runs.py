@@ -14,11 +14,15 @@ from glowpy.core.schema import Access, InstSchema, OperandSpec, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import AddInst, ExpInst, MulInst, NegInst
+from glowpy.ir.insts_gen import AddInst, ExpInst, MulInst, NegInst, NotInst
 from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.runs import LONGEST, Run, runs
+from glowpy.ir.parser import parse_irfunction
+from glowpy.ir.printer import instruction_lines, print_inst, print_irfunction
+from glowpy.ir.runs import LONGEST, RunBuilder, form_runs, in_registers
 from glowpy.ir.value import Mutability, Value
+from glowpy.ir.verifier import verify_irfunction
 from glowpy.opt.ir.stack import StackPass
+from glowpy.support.loc import UNKNOWN
 
 _BYTES = 256
 _SHAPES = ((2, 4), (2, 4), (2, 4), (1, 4), (4,), (), (8,))
@@ -101,14 +105,15 @@ def _execute_element(memory: Array, inst: Instruction, number: int) -> None:
 def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
     f = _program(rng)
     start = np.random.default_rng(rng.randint(0, 9)).uniform(-1, 1, _BYTES // 4)
+    form_runs(f)
     memory = start.astype(np.float32).view(np.uint8)
     looped = memory.copy()
     with np.errstate(all="ignore"):
-        for run in runs(f):
-            for inst in run:
+        for run in f.runs:
+            for inst in run.members:
                 _execute(memory, inst)
-            for number in range(math.prod(run[0].operands[0].value.type.extents)):
-                for inst in run:
+            for number in range(math.prod(run.head.operands[0].value.type.extents)):
+                for inst in run.members:
                     _execute_element(looped, inst, number)
             np.testing.assert_array_equal(looped, memory)
 
@@ -118,8 +123,13 @@ def test_a_run_in_one_loop_does_what_its_members_do(rng: random.Random) -> None:
 def test_every_instruction_is_in_one_run_in_order(rng: random.Random) -> None:
     f = _program(rng)
     StackPass().run(f, None)  # type: ignore[arg-type]
-    members = [inst for run in runs(f) for inst in run]
+    form_runs(f)
+    members = [inst for run in f.runs for inst in run.members]
     assert members == [inst for inst in f.instructions if inst.SCHEMA.mnemonic != "view"]
+
+
+def _members(f: IRFunction) -> list[list[Instruction]]:
+    return [list(run.members) for run in f.runs]
 
 
 def test_a_chain_is_one_run_up_to_the_limit() -> None:
@@ -127,7 +137,8 @@ def test_a_chain_is_one_run_up_to_the_limit() -> None:
     x = f.create_weight("x", Type(ElemKind.F32, (4,)), Mutability.MUTABLE)
     for _ in range(LONGEST + 5):
         f.create_neg(x, x)
-    assert [len(run) for run in runs(f)] == [LONGEST, 5]
+    form_runs(f)
+    assert [len(run.members) for run in f.runs] == [LONGEST, 5]
 
 
 def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
@@ -137,7 +148,7 @@ def test_an_epilogue_takes_what_depends_on_it_and_streams() -> None:
         return f.create_weight("w", Type(ElemKind.F32, shape), Mutability.MUTABLE)
 
     result, input, other, out = weight(2, 4), weight(8), weight(2, 4), weight(2, 4)
-    run = Run(ScanInst([result, input], {}))
+    run = RunBuilder(ScanInst([result, input], {}))
     for operand in (other, weight(4), weight(1, 4), weight(), weight(1, 1), weight(2, 1)):
         assert run.admits(AddInst([out, result, operand], {}))
     assert not run.admits(ScanInst([out, result], {})), "it needs everything"
@@ -155,10 +166,12 @@ def test_what_does_not_depend_on_a_product_is_in_its_run_if_something_needs_both
     product = f.add(ScanInst([result, input], {}))
     first = f.add(NegInst([steps, other], {}))
     second = f.add(ExpInst([scaled, steps], {}))
-    assert runs(f) == [[product], [first, second]], "they have nothing to do with the product"
+    form_runs(f)
+    assert _members(f) == [[product], [first, second]], "they have nothing to do with the product"
     third = f.add(AddInst([out, result, scaled], {}))
     last = f.add(NegInst([scaled, other], {}))
-    assert runs(f) == [[product, first, second, third], [last]]
+    form_runs(f)
+    assert _members(f) == [[product, first, second, third], [last]]
 
 
 def test_members_of_an_epilogue_depend_on_its_results_and_may_write_over_what_they_read() -> None:
@@ -166,12 +179,12 @@ def test_members_of_an_epilogue_depend_on_its_results_and_may_write_over_what_th
     result, input, other, out = (
         f.create_weight("w", Type(ElemKind.F32, (2, 4)), Mutability.MUTABLE) for _ in range(4)
     )
-    run = Run(ScanInst([result, input], {}))
+    run = RunBuilder(ScanInst([result, input], {}))
     run.add(AddInst([out, result, other], {}))
     assert run.admits(NegInst([other, out], {})), "each element after it was read"
     assert run.admits(MulInst([result, result, out], {})), "in place of the product"
     assert not run.admits(NegInst([input, out], {})), "the product reads that"
-    lone = Run(ExpInst([result, input], {}))
+    lone = RunBuilder(ExpInst([result, input], {}))
     assert lone.admits(NegInst([out, other], {})), "a loop may compute two things"
 
 
@@ -186,7 +199,7 @@ def test_an_operand_broadcasts_in_any_way() -> None:
     shapes = ((2, 3, 4), (4,), (1, 4), (), (1, 1), (3, 4), (2, 1, 4), (3, 1), (1, 3, 1), (2, 1, 1))
     for head in heads:
         for shape in shapes:
-            assert Run(head).admits(AddInst([out, result, weight(*shape)], {})), shape
+            assert RunBuilder(head).admits(AddInst([out, result, weight(*shape)], {})), shape
 
 
 def test_shapes_do_not_matter_where_elements_are_taken_in_order() -> None:
@@ -201,7 +214,7 @@ def test_shapes_do_not_matter_where_elements_are_taken_in_order() -> None:
     result, out = weight(6, 4), weight(6, 4)
     for head in (ScanInst([result, weight(8)], {}), ExpInst([result, weight(6, 4)], {})):
         is_product = isinstance(head, ScanInst)
-        run = Run(head)
+        run = RunBuilder(head)
         assert run.admits(NegInst([weight(24), view(result, 24)], {}))
         rows = AddInst([view(out, 2, 3, 4), view(result, 2, 3, 4), weight(3, 4)], {})
         assert run.admits(rows), "the rows are as long as those of the head"
@@ -219,5 +232,108 @@ def test_nothing_is_written_over_the_input_of_an_epilogue() -> None:
     result, input = (
         f.create_weight("w", Type(ElemKind.F32, (2, 4)), Mutability.MUTABLE) for _ in range(2)
     )
-    assert not Run(ScanInst([result, input], {})).admits(NegInst([input, result], {}))
-    assert Run(ExpInst([result, input], {})).admits(NegInst([input, result], {}))
+    assert not RunBuilder(ScanInst([result, input], {})).admits(NegInst([input, result], {}))
+    assert RunBuilder(ExpInst([result, input], {})).admits(NegInst([input, result], {}))
+
+
+PROGRAM = """irfunction @main {
+  symbol n 1..9
+  declare
+    %x = weight f32[n x 4] mutable
+    %y = weight f32[n x 4] mutable
+    %p = weight bool[n x 4] mutable
+    %q = weight bool[n x 4] mutable
+  program
+    %a = alloc f32[n x 4]
+    %b = alloc f32[n x 4]
+    exp @out %a, @in %x
+    neg @out %b, @in %a
+    neg @out %y, @in %b
+    dealloc @out %a
+    dealloc @out %b
+}
+"""
+
+
+def _formed(text: str) -> IRFunction:
+    f = parse_irfunction(text)
+    form_runs(f)
+    verify_irfunction(f)
+    return f
+
+
+def test_runs_are_printed_and_read_back() -> None:
+    f = _formed(PROGRAM)
+    text = print_irfunction(f)
+    lines = [
+        "run @exp {",
+        "  exp @out %a, @in %x",
+        "  neg @out %b, @in %a",
+        "  neg @out %y, @in %b",
+        "}",
+    ]
+    assert "".join(f"    {line}\n" for line in lines) in text
+    again = parse_irfunction(text)
+    verify_irfunction(again)
+    assert print_irfunction(again) == text
+    places = instruction_lines(again, 1)
+    rows = text.splitlines()
+    assert all(rows[line - 1].strip() == print_inst(inst) for inst, line in places.items())
+
+
+def test_without_runs_every_instruction_is_computed_by_itself() -> None:
+    f = parse_irfunction(PROGRAM)
+    assert [len(run.members) for run in f.runs] == [1, 1, 1]
+    assert "run" not in print_irfunction(f)
+    assert not in_registers(f)
+    form_runs(f)
+    assert [value.name for value in in_registers(f)] == ["a", "b"]
+    f.replace_instructions(f.instructions)
+    assert f.groups == (), "other instructions may be other runs"
+
+
+def test_a_run_that_text_names_has_that_name() -> None:
+    text = PROGRAM.replace("exp @out %a, @in %x", "run @first { exp @out %a, @in %x }")
+    f = parse_irfunction(text)
+    verify_irfunction(f)
+    assert [run.name for run in f.runs] == ["first", "neg", "neg"]
+    assert "    run @first {\n      exp @out %a, @in %x\n    }\n" in print_irfunction(f)
+    assert not in_registers(f), "one instruction is no loop"
+
+
+def test_the_program_for_some_extents_has_the_same_runs() -> None:
+    f = _formed(PROGRAM)
+    (run,) = f.at({"n": 3}).runs
+    assert run.name == "exp"
+    assert run.shape == (3, 4)
+    assert [inst.SCHEMA.mnemonic for inst in run.members] == ["exp", "neg", "neg"]
+
+
+def test_a_run_has_one_predicate() -> None:
+    steps = "exp @out %a, @in %x, @predicate %p", "neg @out %b, @in %a, @predicate %p"
+    text = PROGRAM.replace("exp @out %a, @in %x\n", f"{steps[0]}\n")
+    text = text.replace("neg @out %b, @in %a\n", f"{steps[1]}\n")
+    f = _formed(text)
+    assert [len(run.members) for run in f.runs] == [2, 1]
+    assert [run.predicate for run in f.runs] == [f.weights["p"], None]
+    f = _formed(text.replace("@in %a, @predicate %p", "@in %a, @predicate %q"))
+    assert [len(run.members) for run in f.runs] == [1, 1, 1]
+
+
+def test_no_member_writes_the_predicate_of_its_run() -> None:
+    f = IRFunction("main")
+    x, y, predicate = (
+        f.create_weight(name, Type(ElemKind.BOOL, (4,)), Mutability.MUTABLE) for name in "xyp"
+    )
+    builder = RunBuilder(NotInst([y, x], {}, predicate=predicate))
+    assert builder.admits(NotInst([x, y], {}, predicate=predicate))
+    assert not builder.admits(NotInst([predicate, y], {}, predicate=predicate))
+
+
+def test_a_run_comes_from_where_its_first_member_with_a_place_comes_from() -> None:
+    f = parse_irfunction(PROGRAM, "net.ir")
+    form_runs(f)
+    (run,) = f.runs
+    assert (run.loc.file, run.loc.line) == ("net.ir", 11)
+    run.head.loc = UNKNOWN
+    assert run.loc.line == 12

@@ -16,21 +16,23 @@ import onnx.parser
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CompileOptions
+from glowpy import BundleOptions, CompileOptions, CpuBackend
 from glowpy.backend import Program
 from glowpy.backends.cpu import codegen
 from glowpy.backends.cpu.strategy import walk, work
+from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.bundling.sanitize import extents_to_try, load_sanitized, run_sanitized
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, address_of
 from glowpy.core.type import Type
+from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.ir.insts_gen import AddInst, CopyInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability
 from glowpy.memory import plan
-from glowpy.sanitizer import Area, Runs, Watch, sanitized
+from glowpy.sanitizer import Area, NumberedRuns, Watch, sanitized
 from glowpy.support.errors import AccessError, InternalError, UserError
 from glowpy.support.symbolic import symbol
 from tools.sanitize import subject_of, try_network
@@ -70,6 +72,24 @@ def test_wrong_units_are_found(who: object, what: str) -> None:
     compiled(image(1))
     with pytest.raises(InternalError, match=what):
         compiled(image(2))
+
+
+def test_the_interpreter_tells_of_the_runs_of_a_program_for_another_backend() -> None:
+    program = compilation(product(), CpuBackend()).program
+    (run,) = program.ir.groups
+    assert len(run.members) == 2
+    compiled = InterpreterBackend().compile(program, SANITIZED)
+    expected = glowpy.compile(product(), "interpreter")(image(3))["y"]
+    seen: list[int] = []
+
+    def before(watch: Watch, index: int, *told: object) -> None:
+        seen.append(len(watch.runs.steps[index].run.members))
+        original(watch, index, *told)
+
+    original: Callable[..., None] = Watch.before
+    with patch.object(Watch, "before", before):
+        np.testing.assert_allclose(compiled(image(3))["y"], expected, rtol=1e-5, atol=1e-5)
+    assert set(seen) == {2}
 
 
 @LINKED
@@ -118,7 +138,7 @@ class Small:
         f.create_add(c, b, b)
         f.create_dealloc(b)
         program = Program(f, plan(f), {}, (), ())
-        self.runs = Runs(program, stacked=False)
+        self.runs = NumberedRuns(program)
         self.arena, self.a, self.c = Area("the arena", 64), Area("%a", 16), Area("%c", 16)
         self.a.known[:] = True
         places = {"a": (self.a, 0), "c": (self.c, 0)}

@@ -61,7 +61,7 @@ from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
-from glowpy.sanitizer import Runs, SanitizedFunction
+from glowpy.sanitizer import NumberedRuns, SanitizedFunction
 from glowpy.support.cache import Key, read, write
 from glowpy.support.cores import processor_name
 from glowpy.support.errors import UserError
@@ -270,7 +270,7 @@ class CpuBackend(Backend):
         timed = program.ir if settings.timed else None
         function = JitFunction(image, weights, code, workers, instrumented, timed, settings.timed)
         if options.sanitize:
-            return SanitizedFunction(function, function, Runs(program, stacked=True))
+            return SanitizedFunction(function, function, NumberedRuns(program))
         return function
 
     def remembers(self, options: CompileOptions) -> bool:

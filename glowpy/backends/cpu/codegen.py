@@ -1,7 +1,7 @@
 """Code generation: programs become LLVM modules, as text.
 
-Every run of instructions (see `glowpy.ir.runs`) is one private function named after its first instruction;
-equal ones are shared. All but the buffers is constant. `entry` writes the functions that call them.
+Every run of a program (see `glowpy.ir.run`) is one private function of its name; equal ones are shared. All but the
+buffers is constant. `entry` writes the functions that call them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from glowpy.backend import Program
 from glowpy.backends.cpu.control import Callees, emit_call
 from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, shared_slots
-from glowpy.backends.cpu.epilogue import emit_epilogue, written_last
+from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.moves import emit_move, move_of
@@ -30,7 +30,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, IfInst, LoopInst, SplatInst
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, placed, print_irfunction
-from glowpy.ir.runs import loop_shape, runs
+from glowpy.ir.run import Run
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols
@@ -134,10 +134,7 @@ def _network_texts(
     for one in (*callees, program):
         shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
         own_lines = instruction_lines(*lines[one.ir.name])
-        stacked = runs(one.ir)
-        if options.instrument and not options.runs:
-            stacked = [[inst] for run in stacked for inst in run]
-        calls = list(_calls(module, name, one, kernels, stacked, own_lines, symbols, shared))
+        calls = list(_calls(module, name, one, kernels, own_lines, symbols, shared))
         if one is program:
             yield from entry_texts(one, module, name, calls, options, symbols)
         else:
@@ -163,46 +160,44 @@ def _calls(
     prefix: str,
     program: Program,
     kernels: Kernels,
-    stacked: Sequence[Sequence[Instruction]],
     lines: Mapping[Instruction, int],
     symbols: Symbols | None,
     callees: Callees,
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
-    context = _stack_context(program, kernels, stacked)
+    runs = program.ir.runs
+    context = _stack_context(program, kernels, runs)
     inlined = 0
-    for run in stacked:
-        written = [ref.value for inst in run for ref in inst.operands if ref.access.writes]
+    for run in runs:
+        head = run.head
+        written = [ref.value for inst in run.members for ref in inst.operands if ref.access.writes]
         if written and all(value.type.is_empty for value in written):
             continue
-        if all(_is_immediate(inst, context) for inst in run):
+        if all(_is_immediate(inst, context) for inst in run.members):
             continue
-        name = f"{prefix}.{run[0].name or run[0].SCHEMA.mnemonic}"
-        body = Body(module, name, lines, symbols=symbols)
-        kind = run[0].operands[0].value.type.kind
-        if isinstance(run[0], IfInst | LoopInst):
-            body.at(run[0])
-            emit_call(body, run[0], callees)
+        body = Body(module, f"{prefix}.{run.name}", lines, symbols=symbols)
+        if isinstance(head, IfInst | LoopInst):
+            body.at(head)
+            emit_call(body, head, callees)
         else:
+            kind = head.operands[0].value.type.kind
             _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
         inline = _is_inlined(run, _INLINED - inlined)
-        inlined += len(run) if inline else 0
+        inlined += len(run.members) if inline else 0
         function = module.function(
             body,
             inline=inline,
-            work=TILED_WORK if run[0].has(Trait.EPILOGUE) else 1,
-            members=[(inst.name, lines[inst]) for inst in run[1:] if inst.name],
+            work=TILED_WORK if head.has(Trait.EPILOGUE) else 1,
+            members=[(inst.name, lines[inst]) for inst in run.following if inst.name],
         )
-        yield Call(function, tuple(body.memories), tuple(run), lines[run[0]], body.units)
+        yield Call(function, tuple(body.memories), run, lines[head], body.units)
 
 
-def _stack_context(
-    program: Program, kernels: Kernels, stacked: Sequence[Sequence[Instruction]]
-) -> StackContext:
+def _stack_context(program: Program, kernels: Kernels, runs: Sequence[Run]) -> StackContext:
     """Looks for one-element memory that never changes, and for results that nobody reads."""
     lives = lifetimes(program.ir)
     position = {inst: index for index, inst in enumerate(program.ir.instructions)}
-    last_of_run = {inst: position[run[-1]] for run in stacked for inst in run}
+    last_of_run = {inst: position[run.members[-1]] for run in runs for inst in run.members}
     immediates: dict[Value, float | int] = {}
     for value, life in lives.items():
         if value.type.count != 1:
@@ -231,28 +226,28 @@ def _is_immediate(inst: Instruction, context: StackContext) -> bool:
     return isinstance(inst, SplatInst) and inst.result.base in context.immediates
 
 
-def _is_inlined(run: Sequence[Instruction], room: int) -> bool:
+def _is_inlined(run: Run, room: int) -> bool:
     """Whether a call of the run's function would cost more than the run does; what calls functions belongs to these.
 
     There is room for so many more instructions.
     """
-    head = run[0]
+    head = run.head
     if isinstance(head, IfInst | LoopInst):
         return True
-    if len(run) > min(_INLINE_RUN, room):
+    if len(run.members) > min(_INLINE_RUN, room):
         return False
     small = CopyInst | SplatInst | ExtentsInst | DefineInst
     if not (head.has(Trait.ELEMENTWISE) or isinstance(head, small)):
         return False
-    count = max(highest(ref.value.type.count) for inst in run for ref in inst.operands)
+    count = max(highest(ref.value.type.count) for inst in run.members for ref in inst.operands)
     return count <= _INLINE_ELEMENTS
 
 
-def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lanes: int) -> None:
-    head = run[0]
+def _emit_run(body: Body, run: Run, context: StackContext, lanes: int) -> None:
+    head = run.head
     body.at(head)
     if head.has(Trait.ELEMENTWISE):
-        emit_stack(body, run, loop_shape(run), context)
+        emit_stack(body, run.members, run.shape, context)
     elif isinstance(head, CopyInst):
         _emit_copy(body, head)
     elif isinstance(head, SplatInst):
@@ -262,7 +257,7 @@ def _emit_run(body: Body, run: Sequence[Instruction], context: StackContext, lan
     elif isinstance(head, DefineInst):
         _emit_define(body, head)
     else:
-        _emit_kernel(body, head, run[1:], context, lanes)
+        _emit_kernel(body, run, context, lanes)
 
 
 def _emit_copy(body: Body, inst: CopyInst) -> None:
@@ -337,15 +332,10 @@ def _emit_splat(body: Body, inst: SplatInst) -> None:
     emit_loops(body, type.shape, (steps, channel) if array else (steps,), inner)
 
 
-def _emit_kernel(
-    body: Body,
-    inst: Instruction,
-    following: Sequence[Instruction],
-    context: StackContext,
-    lanes: int,
-) -> None:
+def _emit_kernel(body: Body, run: Run, context: StackContext, lanes: int) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, units, epilogue."""
-    module, symbol, work = body.module, context.symbol(inst), work_of(inst, lanes)
+    module, inst = body.module, run.head
+    symbol, work = context.symbol(inst), work_of(inst, lanes)
     move = None if module.merges else move_of(inst)  # a kernel is smaller
     if work.cut is not None:
         first, last = body.split(work.units)
@@ -368,8 +358,8 @@ def _emit_kernel(
     kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
     loops = [tile_function(body, tile, kind) for tile in work.tiles]
     patches = [patch_function(body, function, kind) for function in work.patches]
-    function, finished, environment = emit_epilogue(inst, following, context, body, work)
-    target = written_last(inst, following)
+    function, finished, environment = emit_epilogue(run, context, body, work)
+    target = run.result
     if work.patches and target.type == inst.operands[0].value.type and target.is_contiguous:
         arguments[0] = f"ptr {body.pointer(target)}"  # to be fetched before it is stored to
     tiles = module.pointers([*loops, finished, *patches])

@@ -150,7 +150,7 @@ def _body(
     first_index: int = 0,
 ) -> list[str]:
     """A function that does the calls, and what describes their instructions."""
-    lines = {call.inst: call.line for call in calls}
+    lines = {call.run.head: call.line for call in calls}
     numbered = enumerate(program.ir.instructions, first_index)
     indices = {inst: index for index, inst in numbered if inst in lines}
     texts = [_bound(program, module, name, calls, options, symbols, head, indices)]
@@ -262,9 +262,9 @@ def _bound(
         else:
             told = _told(call, program, options)
             operands = [addresses.pointer(ref.value) for ref in told]
-            lines += callbacks.around(call.inst, operands, text, where, addresses.number)
+            lines += callbacks.around(call.run.head, operands, text, where, addresses.number)
         if options.timed:
-            lines += _stamp(module, options.timed, indices[call.inst] + 1)
+            lines += _stamp(module, options.timed, indices[call.run.head] + 1)
     areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
     start = f"{head[0]}({areas}) {head[1]}{module.attributes}"
     body = "".join(f"{line}\n" for line in lines)
@@ -273,7 +273,7 @@ def _bound(
 
 def _told(call: Call, program: Program, options: EntryOptions) -> Sequence[OperandRef]:
     """The operands that the callbacks around a call are told of."""
-    return in_memory(call.run, program.plan.registers) if options.runs else call.inst.operands
+    return in_memory(call.run, program.plan.registers) if options.runs else call.run.head.operands
 
 
 def _stamps(module: ModuleWriter, counter: Counter, slot: int) -> list[str]:

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from glowpy.backends.cpu.strategy.work import TileFunction, Work
 from glowpy.backends.cpu.tiles import TILED_WORK, call_tile
 from glowpy.core.type import Shape
-from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AddInst, MaxInst, MinInst, MulInst, SubInst
-from glowpy.ir.runs import loop_shape
+from glowpy.ir.run import Run
 from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
 from glowpy.llvm.writer import Body, memory_type
 from glowpy.support.symbolic import Dim, ceil_div, highest
 
-__all__ = ["emit_epilogue", "written_last"]
+__all__ = ["emit_epilogue"]
 
 _SIMPLE = AddInst | SubInst | MulInst | MaxInst | MinInst
 """What needs hardly a register."""
@@ -35,25 +34,25 @@ _LINE_BYTES = 64
 
 
 def emit_epilogue(
-    head: Instruction,
-    members: Sequence[Instruction],
+    run: Run,
     context: StackContext,
     caller: Body,
     work: Work,
 ) -> tuple[str, str, str]:
-    """The epilogue of a product: (function, finished tile or nothing, environment with what both need).
+    """The epilogue of a run whose head is a product: (function, finished tile or nothing, environment for both).
 
-    The function runs the members on a tile of sums, which it is handed, and stores what is needed of them, and of the
-    sums. A row of a tile lies in one row of the result, whose last dimension is a row. There is a loop of its own for
-    tiles of `work.block` columns, which most have: LLVM makes whole vectors of it.
+    The function runs the members after the head on a tile of sums, which it is handed, and stores what is needed of
+    them, and of the sums. A row of a tile lies in one row of the result, whose last dimension is a row. There is a loop
+    of its own for tiles of `work.block` columns, which most have: LLVM makes whole vectors of it.
     """
+    head, members, shape = run.head, run.following, run.shape
     module, dim, block = caller.module, caller.module.dim, work.block
     numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
     body = Body(
         module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers], caller.symbols
     )
     body.at(head)
-    result, shape = head.operands[0].value, loop_shape([head, *members])
+    result = head.operands[0].value
     values = [result, *(ref.value for inst in members for ref in inst.operands)]
     steps = {value: element_steps(value, shape) for value in values}
 
@@ -87,7 +86,7 @@ def emit_epilogue(
     function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
     finished = ""
     if work.finished is not None:
-        chain = _Chain(head, members, context, shape, steps)
+        chain = _Chain(run, context, steps)
         finished = _finished_tile(chain, work.finished, work.block, environment)
     # A walk that calls tiles is shared by many products; any other kernel is made for one, with its epilogue inside.
     inline = module.has_debug_info or not work.tiles
@@ -129,53 +128,39 @@ class _Environment:
         return body.let(f"getelementptr inbounds ptr, ptr {environment}, {body.module.dim} {slot}")
 
 
-def written_last(head: Instruction, following: Sequence[Instruction]) -> Value:
-    """What comes out of an instruction and those that work on its result one after the other."""
-    return (head, *following)[-1].operands[0].value
-
-
 @dataclass(frozen=True)
 class _Chain:
     """A product and what follows it.
 
     Attributes:
-        head: The product.
-        members: The element-wise instructions after it.
+        run: Both.
         context: What is known about the whole program.
-        shape: Of the loop over all elements.
         steps: How far apart neighbours lie in every value: see `element_steps`.
     """
 
-    head: Instruction
-    members: Sequence[Instruction]
+    run: Run
     context: StackContext
-    shape: Shape
     steps: Mapping[Value, Shape]
 
     @property
     def row_steps(self) -> dict[Value, Dim] | None:
         """How far apart rows lie; None where they are not at equal distances."""
         outer = {value: step[:-1] for value, step in self.steps.items()}
-        axes, _ = merged_axes(self.shape[:-1], tuple(outer.values()))
+        axes, _ = merged_axes(self.run.shape[:-1], tuple(outer.values()))
         if len(axes) > 1:
             return None
         return {value: step[axes[0]] if axes else 0 for value, step in outer.items()}
 
     @property
-    def written(self) -> Value:
-        """What comes out at the end."""
-        return written_last(self.head, self.members)
-
-    @property
     def far(self) -> list[Value]:
         """What comes from memory, each element once, and is not likely to be in a near cache."""
-        own = {inst.operands[0].value.place for inst in (self.head, *self.members)}
-        read = [ref.value for inst in self.members for ref in inst.operands[1:]]
+        own = {inst.operands[0].value.place for inst in self.run.members}
+        read = [ref.value for inst in self.run.following for ref in inst.operands[1:]]
         return [
             value
             for value in dict.fromkeys(read)
             if value.place not in own
-            and value.type.count == self.head.operands[0].value.type.count
+            and value.type.count == self.run.head.operands[0].value.type.count
             and highest(value.type.size) > _NEAR_BYTES
         ]
 
@@ -185,10 +170,10 @@ def _finished_tile(
 ) -> str:
     """The name of a `finished_t`; empty where its members need registers, or rows lie at odd distances."""
     caller, row_steps = environment.caller, chain.row_steps
-    simple = all(isinstance(inst, _SIMPLE) for inst in chain.members)
+    simple = all(isinstance(inst, _SIMPLE) for inst in chain.run.following)
     if row_steps is None or not simple:
         return ""
-    head, module, dim = chain.head, caller.module, caller.module.dim
+    head, module, dim = chain.run.head, caller.module, caller.module.dim
     steps = [step for step in dict.fromkeys(row_steps.values()) if step != 0]
     finish = _finish(chain, tile.pixels, columns, steps, row_steps, caller)
     pointers = ["%start", "%input", "%weights", "%reach"]
@@ -201,7 +186,7 @@ def _finished_tile(
     type = f"[{tile.pixels * columns} x {memory_type(kind)}]"
     sums = body.alloca(f"{type}, align {module.vector_bytes}")
     lines = _Lines(body, environment, columns)
-    written, read = chain.written, None
+    written, read = chain.run.result, None
     for value in chain.far:
         if read is None and _alike(value, written, row_steps):
             read = value
@@ -228,12 +213,12 @@ def _finish(
 
     There is a loop for each row, so that every place in the tile is a constant: then LLVM needs no memory for it.
     """
-    module, dim = caller.module, caller.module.dim
+    module, dim, head = caller.module, caller.module.dim, chain.run.head
     names = {step: f"%s{index}" for index, step in enumerate(steps)}
     numbers = [f"{dim} {name}" for name in ("%row", "%col", *names.values())]
     body = Body(module, f"{caller.name}_finish", caller.lines, ["ptr noalias %tile", *numbers])
-    body.at(chain.head)
-    kind = chain.head.operands[0].value.type.kind
+    body.at(head)
+    kind = head.operands[0].value.type.kind
     for row in range(pixels):
         number = body.let(f"add nuw nsw {dim} %row, {row}")
         starts = {
@@ -249,7 +234,7 @@ def _finish(
             place = body.let(f"add nuw nsw {dim} {col}, {row * columns}")
             total = body.load(kind, "%tile", place)
             emit_members(
-                body, chain.members, chain.context, index, body.pointer, (chain.head, total)
+                body, chain.run.following, chain.context, index, body.pointer, (head, total)
             )
     return body
 

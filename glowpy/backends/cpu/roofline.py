@@ -48,7 +48,6 @@ from glowpy.ir.insts_gen import (
     InsertTensorInst,
     LinearAttentionInst,
 )
-from glowpy.ir.runs import runs
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import ceil_div, static
@@ -243,14 +242,15 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
     """
     likely = {name: one.likely for name, one in program.ir.symbols.items()}
     numbers = {inst: index for index, inst in enumerate(program.ir.instructions)}
-    twins = program.ir.at({**likely, **extents}).instructions
-    members = [[numbers[inst] for inst in run] for run in runs(program.ir)]
+    twins = program.ir.at({**likely, **extents}).runs
+    members = [
+        (numbers[run.head], twin.members) for run, twin in zip(program.ir.runs, twins, strict=True)
+    ]
     places = _places(program)
     touched: dict[object, int] = {}
     for _ in range(2):  # the second run of the network finds what the first one left
         result = []
-        for run in members:
-            instructions = tuple(twins[index] for index in run)
+        for index, instructions in members:
             head = instructions[0]
             macs = _counted(head, _macs)
             direct = _counted(head, _direct_macs) or macs
@@ -259,7 +259,7 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
             moves = _moves(instructions, places, touched)
             around = _steps.get(type(head))
             steps = () if around is None else around(head)
-            result.append(Effort(run[0], instructions, macs, direct, kind, moves, steps, between))
+            result.append(Effort(index, instructions, macs, direct, kind, moves, steps, between))
     return result
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glowpy.ir.inst import Instruction
+from glowpy.ir.run import Run
 from glowpy.ir.value import Value
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.support.symbolic import Dim, highest
@@ -22,7 +22,7 @@ PARALLEL_SLOTS = 2
 
 @dataclass(frozen=True)
 class Call:
-    """One call the network makes: a function, the memory it works on, its instructions, the line of the first one.
+    """One call the network makes: a function, the memory it works on, the run that it computes, the line of its head.
 
     A function of more than one unit of work takes, after its memory, the first unit to compute, and the one after the
     last.
@@ -30,14 +30,9 @@ class Call:
 
     function: str
     memories: tuple[Value, ...]
-    run: tuple[Instruction, ...]
+    run: Run
     line: int
     units: Dim = 1
-
-    @property
-    def inst(self) -> Instruction:
-        """Its first instruction."""
-        return self.run[0]
 
     @property
     def is_cut(self) -> bool:

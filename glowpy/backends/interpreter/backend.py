@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -23,7 +22,7 @@ from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst, IfIns
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.operators import operator_sets
-from glowpy.sanitizer import Runs, SanitizedFunction, Watch
+from glowpy.sanitizer import NumberedRuns, SanitizedFunction, Watch
 from glowpy.support.symbolic import static, symbols_of
 
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
@@ -57,7 +56,7 @@ class InterpreterBackend(Backend):
         """Nothing to do but to keep the program."""
         function = InterpretedFunction(program, instrumented=options.instrument)
         if options.sanitize:
-            return SanitizedFunction(function, function, Runs(program, stacked=False))
+            return SanitizedFunction(function, function, NumberedRuns(program))
         return function
 
 
@@ -91,7 +90,7 @@ class InterpretedFunction(CompiledFunction):
     def execute_watched(
         self, bindings: Mapping[str, Array], arena: Array, extents: Extents, watch: Watch
     ) -> Extents:
-        """The same, where `watch` sees every instruction."""
+        """The same, where `watch` sees every run."""
         return self._walk(bindings, arena, extents, watch)
 
     def _walk(
@@ -151,17 +150,18 @@ class _Walk:
         current = {**code.highest, **extents}
         ir = code.at(tuple(current.items()))
         memory = _Memory(code, bindings, frame)
+        told = None if self.watch is None else _Told(self.watch, code, memory)
         for index, symbolic in enumerate(code.ir.instructions):
             inst = ir.instructions[index]
             memory.keep_registers(inst)
             if inst.has(Trait.MEMORY):
                 continue
             tensors = [memory.tensor(ref.value) for ref in inst.operands]
-            if self.watch is None:
-                self._step(inst, tensors, current)
-            else:
-                with _watched(self.watch, code.first_index + index, memory, inst, tensors, current):
-                    self._step(inst, tensors, current)
+            if told is not None:
+                told.before(index, ir, current)
+            self._step(inst, tensors, current)
+            if told is not None:
+                told.after(index)
             if isinstance(symbolic, DefineInst):
                 symbols = symbols_of(symbolic.symbols).values()
                 numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
@@ -208,22 +208,33 @@ class _Walk:
         arrays[call.count][...] = done
 
 
-@contextmanager
-def _watched(
-    watch: Watch,
-    index: int,
-    memory: _Memory,
-    inst: Instruction,
-    tensors: list[Tensor],
-    extents: Extents,
-) -> Iterator[None]:
-    """Tells a watch of an instruction before it and after it."""
-    pairs = zip(inst.operands, tensors, strict=True)
-    addresses = [address_of(t.array) for ref, t in pairs if not memory.keeps(ref.value)]
-    instructions = watch.runs.instructions(extents)
-    watch.before(index, addresses, instructions)
-    yield
-    watch.after(index, addresses, instructions)
+class _Told:
+    """What a watch is told of the runs in one call of a function, before each and after it."""
+
+    def __init__(self, watch: Watch, code: _Code, memory: _Memory) -> None:
+        self._watch = watch
+        self._code = code
+        self._memory = memory
+        self._end = -1
+        self._run: tuple[int, list[int], Sequence[Instruction]] = -1, [], ()
+
+    def before(self, index: int, ir: IRFunction, extents: Extents) -> None:
+        """Is called before every instruction, with the program for these extents."""
+        number = self._code.first_index + index
+        step = self._watch.runs.steps.get(number)
+        if step is None:
+            return
+        self._end = step.end
+        values = [ref.value for i in ir.instructions[index : step.end] for ref in i.operands]
+        tensors = [self._memory.tensor(v) for v in values if not self._memory.keeps(v)]
+        addresses = [address_of(tensor.array) for tensor in tensors]
+        self._run = number, addresses, self._watch.runs.instructions(extents)
+        self._watch.before(*self._run)
+
+    def after(self, index: int) -> None:
+        """Is called after every instruction."""
+        if index + 1 == self._end:
+            self._watch.after(*self._run)
 
 
 class _Memory:

@@ -9,7 +9,7 @@ from glowpy.core.schema import Trait
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import DeallocInst, SplatInst
 from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.runs import Run
+from glowpy.ir.runs import RunBuilder
 from glowpy.passes import IRPass, PassContext
 
 __all__ = ["StackPass"]
@@ -66,7 +66,7 @@ class _Layout:
     """One run under construction, and the instructions met after the last member that is settled."""
 
     def __init__(self, head: Instruction) -> None:
-        self._run = None if head.has(Trait.MEMORY) else Run(head)
+        self._run = None if head.has(Trait.MEMORY) else RunBuilder(head)
         self._alone = [head]
         self._above: list[Instruction] = []
         self._below: list[Instruction] = []

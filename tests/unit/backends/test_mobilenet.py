@@ -11,7 +11,6 @@ from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.ir.insts_gen import CopyInst, ExtractTensorInst, InsertTensorInst, TransposeInst
-from glowpy.ir.runs import runs
 from tests.unit.networks import arrays_for, check_on_cpu
 
 
@@ -68,8 +67,7 @@ def test_inverted_residuals_are_convolutions_and_nothing_else() -> None:
     program = compilation(module, backend_of("cpu")).program
     copies = (InsertTensorInst, ExtractTensorInst, CopyInst, TransposeInst)
     assert not [inst for inst in program.ir.instructions if isinstance(inst, copies)]
-    stacked = runs(program.ir)
-    assert len(stacked) == 15
-    assert all(run[0].has(Trait.EPILOGUE) for run in stacked)
+    assert len(program.ir.runs) == 15
+    assert all(run.head.has(Trait.EPILOGUE) for run in program.ir.runs)
     assert program.plan.peak <= program.plan.lower_bound * 1.05
     check_on_cpu(module, arrays_for(module.placeholders, 5))

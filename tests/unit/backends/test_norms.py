@@ -15,7 +15,6 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.graph.verifier import verify_module
-from glowpy.ir.runs import runs
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import static, symbol
 from tests.unit.backends.test_packed import floats
@@ -106,8 +105,13 @@ def test_a_reciprocal_may_be_a_quotient() -> None:
 
 def test_what_follows_is_its_epilogue() -> None:
     program = compilation(network("f32[7x96]", (1,)), "cpu").program
-    (run,) = runs(program.ir)
-    assert [inst.SCHEMA.mnemonic for inst in run] == ["cpu_standardize", "mul", "add", "max"]
+    (run,) = program.ir.runs
+    assert [inst.SCHEMA.mnemonic for inst in run.members] == [
+        "cpu_standardize",
+        "mul",
+        "add",
+        "max",
+    ]
 
 
 def test_a_number_of_rows_that_is_open() -> None:

@@ -14,7 +14,6 @@ from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.insts_gen import CopyInst, ExtractTensorInst, InsertTensorInst, SubInst
-from glowpy.ir.runs import runs
 from glowpy.passes import PassContext
 from glowpy.support.symbolic import static, symbol
 from tests.unit.networks import arrays_for, check_on_cpu
@@ -91,8 +90,8 @@ def test_pairs_are_turned_in_one_loop(
     copied = sum(isinstance(inst, copies) for inst in ir.instructions)
     if not adjoin:  # an output is seen as pairs, into which they are copied
         assert copied == bool(rest) + (into is not None)
-    (run,) = (run for run in runs(ir) if any(isinstance(inst, SubInst) for inst in run))
-    assert len(run) == 6
+    (run,) = (run for run in ir.runs if any(isinstance(inst, SubInst) for inst in run.members))
+    assert len(run.members) == 6
     check_on_cpu(module, arrays_for(module.placeholders, 5))
 
 

@@ -9,7 +9,6 @@ import glowpy
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
-from glowpy.ir.runs import runs
 from glowpy.quantization import quantize_dynamic
 from glowpy.support.errors import UserError
 
@@ -68,7 +67,7 @@ def test_nearly_the_same_as_in_floats() -> None:
 
 def test_products_of_one_value_share_its_range_and_are_one_run_each() -> None:
     ir = compilation(quantize_dynamic(network()).module).ir
-    mnemonics = [[inst.SCHEMA.mnemonic for inst in run] for run in runs(ir)]
+    mnemonics = [[inst.SCHEMA.mnemonic for inst in run.members] for run in ir.runs]
     assert mnemonics.count(["reduce_min"]) == mnemonics.count(["reduce_max"]) == 1
     products = [run for run in mnemonics if run[0] == "cpu_matmul"]
     assert ["cpu_matmul", "sub", "convert", "mul", "add", "max"] in products

@@ -27,7 +27,7 @@ from glowpy.core.type import parse_type
 from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
-from glowpy.memory import plan
+from glowpy.recipe import plan_all
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem
@@ -248,10 +248,10 @@ def stored_programs(
             tuple(port for port in ports if port.placeholder not in kept)
             for ports in (inputs, outputs)
         )
-        # What is called works in the frame that it had in machine code.
-        callees = [Program(g, plan(g, stacked=True), tensors, (), ()) for g in ir.callees.values()]
+        plans = plan_all(ir)
+        callees = (Program(g, plans[g.name], tensors, (), ()) for g in ir.callees.values())
         programs[network["name"]] = Program(
-            ir, plan(ir), tensors, inputs, outputs, state, tuple(callees)
+            ir, plans[ir.name], tensors, inputs, outputs, state, tuple(callees)
         )
     return programs
 
