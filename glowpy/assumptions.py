@@ -58,7 +58,6 @@ class Assumptions:
 
     Attributes:
         found: What is supposed of extents that elements decide.
-        supposes: Whether anything may be.
     """
 
     def __init__(self, inputs: Sequence[ValueInfo], *, fixed: bool = False) -> None:
@@ -74,7 +73,7 @@ class Assumptions:
         self._equal: dict[str, dict[Constants, Dim]] = {}  # by what was compiled as 0 or 1
         self._grids: dict[str, Grid] = {}
         self._in_advance = False
-        self.found, self.supposes = Suppositions(), True
+        self.found = Suppositions()
 
     def copy(self) -> Assumptions:
         """The same, which what is learned here from now on does not change."""
@@ -295,7 +294,7 @@ class Assumptions:
         Raises the error if that is nothing that may be.
         """
         needs = error if isinstance(error, ValueNeededError) else None
-        if self.supposes and not self._fixed:
+        if not self._fixed:
             extents = self._extents(shapes)
             few, known = self._few(extents), self._numbers(extents)
             inputs = needs.inputs if needs is not None else ()

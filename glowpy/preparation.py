@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from glowpy.assumptions import Assumptions
+from glowpy.core.tensor import Array
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
 from glowpy.shape_plan import Plan
@@ -24,7 +25,16 @@ from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserEr
 from glowpy.support.symbolic import Dim, UndecidedError
 from glowpy.support.text import parse_dim, symbol_name
 
-__all__ = ["MOST_PROGRAMS", "CompileEvent", "Gate", "Range", "Ranges", "parse_ranges", "prepared"]
+__all__ = [
+    "MOST_PROGRAMS",
+    "CompileEvent",
+    "Gate",
+    "Range",
+    "Ranges",
+    "given_values",
+    "parse_ranges",
+    "prepared",
+]
 
 Bounds: TypeAlias = tuple[int, int]
 """The least and the greatest extent."""
@@ -177,6 +187,17 @@ class Ranges:
         """The lowest and the highest extents of each part."""
         ends = [(part, end) for part in self.parts for end in (0, 1)]
         return [{name: bounds[end] for name, bounds in part.items()} for part, end in ends]
+
+
+def given_values(names: Sequence[str], arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The elements of inputs that have to be known. Raises UserError where some are not given."""
+    for name in names:
+        if name not in arrays:
+            raise UserError(
+                f"expected the elements of '{name}' to prepare for",
+                note=f"session.prepare(..., values={{'{name}': array}})",
+            )
+    return {name: arrays[name] for name in names}
 
 
 def prepared(

@@ -39,7 +39,7 @@ from glowpy.importer import (
     open_model,
     raise_wrong,
 )
-from glowpy.preparation import CompileEvent, Gate, Range, Ranges, prepared
+from glowpy.preparation import CompileEvent, Gate, Range, Ranges, given_values, prepared
 from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, key_of, listed, narrowed
 from glowpy.session_state import SessionState, state_pairs
 from glowpy.shape_plan import Plan
@@ -51,7 +51,14 @@ from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import UndecidedError
-from glowpy.suppositions import Elements, Shapes, beyond_limits, supposed_outputs
+from glowpy.suppositions import (
+    Elements,
+    Shapes,
+    Ways,
+    beyond_limits,
+    called_with,
+    supposed_outputs,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -150,7 +157,6 @@ class InferenceSession(ProcessBound):
         self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
         self._elements = Elements()
         self._state = SessionState(opened, state_pairs(opened, state))
-        self._fresh.supposes = not self._state.pairs  # a run with state is not repeated
         inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
         self._dtypes = [
             (info.name, info.dtype, None if info.dtype == info.kind.dtype else info.kind.dtype)
@@ -243,7 +249,7 @@ class InferenceSession(ProcessBound):
         wanted = Ranges(self._model.inputs, {**(dims or {}), **ranges})
         arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
         while True:
-            known = self._given_values(arrays)
+            known = given_values(self._values, arrays)
             try:
                 self._prepare(wanted, known)
                 return
@@ -252,16 +258,6 @@ class InferenceSession(ProcessBound):
             except ValueNeededError as error:
                 if not self._knows(error, wanted.shapes(wanted.corners[-1]), known):
                     raise UserError.of([Diagnostic(whole), *error.diagnostics]) from error
-
-    def _given_values(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """Those of inputs whose elements have to be known."""
-        for name in self._values:
-            if name not in arrays:
-                raise UserError(
-                    f"expected the elements of '{name}' to prepare for",
-                    note=f"session.prepare(..., values={{'{name}': array}})",
-                )
-        return {name: arrays[name] for name in self._values}
 
     def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
         known = key_of(values)
@@ -306,10 +302,8 @@ class InferenceSession(ProcessBound):
         return {name: text for one in assumed for name, text in one.summary.items()}
 
     def __repr__(self) -> str:
-        ports = [
-            ", ".join(map(str, infos)) or "nothing"
-            for infos in (self.get_inputs(), self.get_outputs())
-        ]
+        sides = self.get_inputs(), self.get_outputs()
+        ports = [", ".join(map(str, infos)) or "nothing" for infos in sides]
         return f"<InferenceSession of {self._file} on {self._backend.name}: {' -> '.join(ports)}>"
 
     def _repr_html_(self) -> str:
@@ -375,33 +369,39 @@ class InferenceSession(ProcessBound):
         try:
             if out is not None:
                 check_out(out, self._narrow)
-            given = self._given
-            names = (
-                given if output_names is None else chosen_outputs(output_names, given, self._names)
-            )
+            names = chosen_outputs(output_names, self._given, self._names)
             if self._hosted is not None:
                 return self._hosted.run(names, input_feed, out)
             feeds = checked_feeds(input_feed, self._dtypes, self.get_inputs)
             if self._rounds is not None:
                 return self._rounds.run(names, input_feed, out)
-            if self._state.pairs:
-                outputs = self._state.run(names, feeds, out, partial(self._for, feeds))
-            elif (function := self._latest(feeds)) is not None:
+            if not self._state.pairs and (function := self._latest(feeds)) is not None:
                 outputs = function(given_inputs(function, feeds), out)
                 if function.checks:
                     raise_wrong(outputs, function.checks, self._file)
             else:
                 try:
-                    ways = partial(self._for, feeds), partial(self._for_elements, feeds)
-                    outputs, function = supposed_outputs(feeds, out, self._exceeded, *ways)
+                    outputs = self._outputs(names, feeds, out)
                 except (RoundsError, ValueNeededError) as error:
                     return self._run_rounds(error).run(names, input_feed, out)
-                raise_wrong(outputs, function.checks, self._file)
             if self._narrow:
                 outputs = narrowed(outputs, self._narrow)
             return [outputs[name] for name in names]
         except LIMIT_ERRORS as error:
             raise_told(error)
+
+    def _outputs(
+        self, names: Sequence[str], feeds: Mapping[str, Array], out: Mapping[str, Array] | None
+    ) -> dict[str, Array]:
+        """The outputs for a call that may need something compiled, or more than one run."""
+        ways = Ways(partial(self._for, feeds), partial(self._for_elements, feeds), self._exceeded)
+        if self._state.pairs:
+            return self._state.run(names, feeds, out, ways)
+        shapes = {name: array.shape for name, array in feeds.items()}
+        first, compute = ways.function_for(shapes), called_with(feeds)
+        outputs, function = supposed_outputs(first, shapes, out, compute, ways)
+        raise_wrong(outputs, function.checks, self._file)
+        return outputs
 
     def _latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
         """What an equal call has run, if nothing has to be asked about its inputs or its outputs."""
@@ -433,7 +433,7 @@ class InferenceSession(ProcessBound):
         with self._lock:
             assumed = [*self._assumptions.values()]
             inputs = [one for each in assumed for one in each.found.inputs_of(names)]
-        if not inputs or any(feeds[one].size > MAX_VALUE for one in inputs):
+        if not inputs or any(n not in feeds or feeds[n].size > MAX_VALUE for n in inputs):
             raise error
         why = error.diagnostics[0].message
         values = {one: feeds[one] for one in dict.fromkeys([*self._values, *inputs])}
@@ -534,8 +534,7 @@ class InferenceSession(ProcessBound):
                 raise needed from error
             before = before or self._copied_assumptions(known)
             if contradictions := before.contradictions(dict(shapes)):
-                loc = Loc(self._model.file)
-                reasons = [Diagnostic(sentence, loc) for sentence in contradictions]
+                reasons = [Diagnostic(one, Loc(self._model.file)) for one in contradictions]
                 raise UserError.of([*reasons, *error.diagnostics]) from error
             raise
 

@@ -19,8 +19,10 @@ Dtype = np.dtype[Any]
 
 def chosen_outputs(
     output_names: Sequence[str] | None, given: Sequence[str], known: Sequence[str]
-) -> list[str]:
+) -> Sequence[str]:
     """These outputs, or those that are given if there are none. Raises UserError for names the model does not have."""
+    if output_names is None:
+        return given
     if isinstance(output_names, str):
         raise UserError(f"expected a list of outputs, got the text '{output_names}'")
     names = list(output_names or given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal, cast, final
 
 import numpy as np
@@ -11,17 +11,17 @@ import numpy as np
 from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction
+from glowpy.executable import CompiledFunction, given_inputs, store_outputs
 from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, raise_wrong
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.loc import Loc
+from glowpy.support.symbolic import symbols_of
+from glowpy.suppositions import Shapes, Ways, supposed_outputs
 
 __all__ = ["SessionState", "state_pairs"]
-
-Shapes = dict[str, tuple[int, ...]]
 
 _MAX_FRESH = 64
 """Of so many shapes of inputs it is remembered how state begins."""
@@ -83,7 +83,7 @@ class SessionState:
         names: Sequence[str],
         feeds: Mapping[str, Array],
         out: Mapping[str, Array] | None,
-        function_for: Callable[[Shapes], CompiledFunction],
+        ways: Ways,
     ) -> dict[str, Array]:
         """The outputs of the next run, and what it leaves in the variables of which `names` has the outputs.
 
@@ -91,32 +91,47 @@ class SessionState:
             names: Outputs of the model.
             feeds: All inputs but the variables.
             out: As of `CompiledFunction`; also for what the run leaves in variables.
-            function_for: What is compiled for inputs and variables of these shapes.
+            ways: What there is to compute them.
         """
         with self._turn:
             self._check_whole()
             shapes = self._shapes(feeds)
-            try:
-                function = function_for(shapes)
-            except UserError as error:
-                raise self._with_held_shapes(error, shapes) from error
-            state = self._moved(function, shapes)
-            if len(feeds) != len(function.input_ports):
-                feeds = {port.name: feeds[port.name] for port in function.input_ports}
             kept = [name for name in names if name in self._kept]
             copies = {name: array for name, array in (out or {}).items() if name in kept}
-            _check_copies(function, shapes, {self._kept[name]: copies[name] for name in copies})
             others = {name: out[name] for name in out if name not in kept} if out else None
-            checks, held = function.checks, self._state
-            before = held.contents() if checks and held is not None else self._contents
-            outputs = function(feeds, others, state=state)
-            self._state, self._contents = None, before
-            raise_wrong(outputs, checks, self._model.file)
+            state = self._state
+
+            def compute(
+                function: CompiledFunction, out: Mapping[str, Array] | None
+            ) -> dict[str, Array]:
+                nonlocal state
+                state = self._moved(function, shapes)
+                is_open = bool(copies) and _check_copies(
+                    function, shapes, {self._kept[name]: copies[name] for name in copies}
+                )
+                before, held = self._contents, self._state
+                if held is not None and (function.checks or function.supposed or is_open):
+                    before = held.contents()  # for a run that is void
+                outputs = function(given_inputs(function, feeds), out, state=state)
+                self._state, self._contents = None, before
+                return outputs
+
+            try:
+                function = ways.function_for(shapes)
+            except UserError as error:
+                raise self._with_held_shapes(error, shapes) from error
+            if function.supposed:
+                outputs, function = supposed_outputs(function, shapes, others, compute, ways)
+            else:
+                outputs = compute(function, others)
+            if function.checks:
+                raise_wrong(outputs, function.checks, self._model.file)
+            assert state is not None
+            if kept:
+                left = {output: state[self._kept[output]] for output in kept}
+                store_outputs(left, copies)
+                outputs |= {n: a if n in copies else a.copy() for n, a in left.items()}
             self._state, self._contents = state, {}
-            for output in kept:
-                content = state[self._kept[output]]
-                outputs[output] = copies.get(output, np.empty_like(content))
-                outputs[output][...] = content
             return outputs
 
     def _check_whole(self) -> None:
@@ -218,19 +233,23 @@ class SessionState:
                     )
 
 
-def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[str, Array]) -> None:
-    """Raises UserError for arrays, by variable, that do not take what a run leaves there."""
-    if not arrays:
-        return
+def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[str, Array]) -> bool:
+    """Raises UserError for arrays, by variable, that do not take what a run leaves there.
+
+    True where only the run says whether they do, as it finds extents of some.
+    """
     types = function.inputs | {port.name: port.type for port in function.state_ports}
     extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
-    for port in (port for port in function.state_ports if port.name in arrays):
+    ports = [port for port in function.state_ports if port.name in arrays]
+    known = [p for p in ports if symbols_of(p.following.shape).keys() <= extents.keys()]
+    for port in known:
         array, type = arrays[port.name], largest_at(port.following, extents)
         got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
         if array.dtype != type.kind.dtype or array.shape != type.shape:
             raise UserError(f"out, for '{port.name}': expected an array of type {type}, got {got}")
         if not array.flags.writeable:
             raise UserError(f"out, for '{port.name}': expected a writeable array for an output")
+    return len(known) < len(ports)
 
 
 def state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:

@@ -8,7 +8,7 @@ has found as well: a bound that is exceeded grows, and a run that has found anyt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -38,7 +38,9 @@ __all__ = [
     "Elements",
     "Shapes",
     "Suppositions",
+    "Ways",
     "beyond_limits",
+    "called_with",
     "is_limit",
     "supposed_outputs",
     "void",
@@ -48,6 +50,8 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 """Those of inputs, by name."""
 Constants: TypeAlias = frozenset[tuple[str, int]]
 """Dimensions, and the numbers that they are in some code."""
+Compute: TypeAlias = Callable[[CompiledFunction, Mapping[str, Array] | None], dict[str, Array]]
+"""The outputs that something compiled has for a call, some in arrays of the caller's."""
 
 _FIRST, _LEAST = 9, 3
 """The exponents of limits at first, as powers of 2: several extents without bounds share one, each has the least."""
@@ -75,50 +79,66 @@ def beyond_limits(supposed: Mapping[str, Dim], found: Mapping[str, int]) -> dict
     }
 
 
+class Ways(NamedTuple):
+    """How a session comes to what computes a call.
+
+    Attributes:
+        function_for: What is compiled for inputs, and what is kept, of these shapes.
+        for_elements: What is compiled for the elements of this call that decide some extents; raises the error if
+            nothing can be.
+        exceeded: Whether what a run has found is beyond limits, which are higher from then on.
+    """
+
+    function_for: Callable[[Shapes], CompiledFunction]
+    for_elements: Callable[[Shapes, Sequence[str], UserError], CompiledFunction]
+    exceeded: Callable[[CompiledFunction, Mapping[str, int]], bool]
+
+
+def called_with(feeds: Mapping[str, Array]) -> Compute:
+    """Calls whatever is compiled with these inputs; nothing is kept."""
+    return lambda function, out: function(given_inputs(function, feeds), out)
+
+
 def supposed_outputs(
-    feeds: Mapping[str, Array],
+    function: CompiledFunction,
+    shapes: Shapes,
     out: Mapping[str, Array] | None,
-    exceeded: Callable[[CompiledFunction, Mapping[str, int]], bool],
-    function_for: Callable[[Shapes], CompiledFunction],
-    for_elements: Callable[[Shapes, Sequence[str], UserError], CompiledFunction],
+    compute: Compute,
+    ways: Ways,
 ) -> tuple[dict[str, Array], CompiledFunction]:
     """Outputs of what is compiled for suppositions, and again where it finds something else; and what computed them.
 
     Args:
-        feeds: The inputs.
+        function: What is compiled for inputs, and what is kept, of these shapes.
+        shapes: Those.
         out: As of `Executable`.
-        exceeded: Whether what a run has found is beyond limits, which are higher from then on.
-        function_for: What is compiled for inputs of these shapes.
-        for_elements: What is compiled for the elements of this call that decide some extents; raises the error if
-            nothing can be.
+        compute: The outputs that something compiled has for the call, each time as if for the first time.
+        ways: What there is to compute them.
     """
-    shapes = {name: array.shape for name, array in feeds.items()}
-    while True:
-        function = function_for(shapes)
-        supposed = function.supposed
-        if not supposed:
-            return function(given_inputs(function, feeds), out), function
+    while supposed := function.supposed:
         try:
-            outputs = function(given_inputs(function, feeds))
+            outputs = compute(function, None)
             others = _found_otherwise(function, shapes, outputs)
         except NoRoomError as error:  # for as much as may be found
-            function = for_elements(shapes, [*supposed], error)
-            return function(given_inputs(function, feeds), out), function
+            function = ways.for_elements(shapes, [*supposed], error)
+            break
         if not others:
             store_outputs(outputs, out or {})
             return outputs, function
-        if not exceeded(function, others):
+        if not ways.exceeded(function, others):
             name, extent = next(iter(others.items()))
             misfit = UserError(f"expected '{name}' = {supposed[name]}, as for others, got {extent}")
-            function = for_elements(shapes, [*others], misfit)
-            return function(given_inputs(function, feeds), out), function
+            function = ways.for_elements(shapes, [*others], misfit)
+            break
+        function = ways.function_for(shapes)
+    return compute(function, out), function
 
 
 def _found_otherwise(
     function: CompiledFunction, shapes: Shapes, outputs: Mapping[str, Array]
 ) -> dict[str, int]:
     """What a run has found that is not what was supposed when its network was compiled."""
-    types = function.inputs
+    types = function.inputs | {port.name: port.type for port in function.state_ports}
     extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
     counts = {name: outputs.get(count_output(name)) for name in function.supposed}
     found = {name: int(count[0]) for name, count in counts.items() if count is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -176,10 +177,8 @@ def bench(
     twin = machine_code_backend(backend, replace(options, tune=None, timed=clock), settings)
     with pinned(plan.core), progress("measuring the machine"):
         peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
-    sources = [
-        Source(model, shapes, constants, name, backend, state, inputs=inputs, values=values)
-        for model in models
-    ]
+    opened = partial(Source, inputs=inputs, values=values)
+    sources = [opened(model, shapes, constants, name, backend, state) for model in models]
     timed = twin if layers or html or trace else None
     results = [measure(source, own, timed, peaks, plan) for source in sources]
     warn_of_tuning(own)

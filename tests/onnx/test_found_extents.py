@@ -166,20 +166,6 @@ def test_code_for_each_value_is_warned_of() -> None:
         session.run(None, {"x": x, "sizes": np.array([1, 1, 9])})
 
 
-@pytest.mark.filterwarnings("ignore:code is compiled")
-def test_a_session_with_state_supposes_nothing() -> None:
-    """It could not run again: elements that decide an extent are known while compiling."""
-    text = """net (int64[1] ids, float[s] past) => (float[k] y, float[t] present) {
-        f = Cast <to = 1> (ids) present = Concat <axis = 0> (past, f) y = ConstantOfShape (ids)
-    }"""
-    session = glowpy.InferenceSession(
-        model_of(text), backend="interpreter", state={"past": "present"}
-    )
-    for step, number in enumerate((3, 4, 3)):
-        assert session.run(["y"], {"ids": np.array([number])})[0].shape == (number,)
-        assert session.get_state()["past"].shape == (step + 1,)
-
-
 ROWS = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] four = {4}"
 """Constants that the next models read."""
 
