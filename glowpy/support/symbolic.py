@@ -79,6 +79,11 @@ class Expr:
         """Products with their factors; the constant, if any, last."""
         return self._terms
 
+    @property
+    def _is_constant(self) -> bool:
+        """Whether it is a number, as the dividend of a quotient may be."""
+        return not self._terms[0][0]
+
     @cached_property
     def symbol(self) -> Symbol | None:
         """The symbol that it is, if it is nothing else."""
@@ -135,12 +140,17 @@ class Expr:
     # Arithmetic.
 
     def __add__(self, other: Dim) -> Dim:
-        return _sum((*self._terms, *_terms(other)))
+        if isinstance(other, Expr) or self._is_constant:
+            return _sum((*self._terms, *_terms(other)))
+        last, constant = self._terms[-1]
+        total = other if last else constant + other
+        others = self._terms if last else self._terms[:-1]
+        return Expr((*others, ((), total)) if total else others)
 
     __radd__ = __add__
 
     def __neg__(self) -> Dim:
-        return _sum((product, -factor) for product, factor in self._terms)
+        return self * -1
 
     def __sub__(self, other: Dim) -> Dim:
         return self + -other
@@ -149,7 +159,12 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Dim) -> Dim:
-        return _sum(multiplied(self._terms, _terms(other)))
+        if isinstance(other, Expr) or other == 0 or self._is_constant:
+            return _sum(multiplied(self._terms, _terms(other)))
+        # The order of terms does not depend on their factors.
+        return (
+            self if other == 1 else Expr(tuple([(p, factor * other) for p, factor in self._terms]))
+        )
 
     __rmul__ = __mul__
 
@@ -439,10 +454,8 @@ def _replaced(dim: Dim, value: Callable[[Symbol], Dim]) -> Dim:
     """The dimension where `value` says what symbols are."""
     if isinstance(dim, int):
         return dim
-    total: Dim = 0
-    for atoms, factor in dim.terms:
-        total = total + factor * product(_atom_at(atom, value) for atom in atoms)
-    return total
+    parts = [f * product([_atom_at(atom, value) for atom in atoms]) for atoms, f in dim.terms]
+    return parts[0] if len(parts) == 1 else _sum(term for part in parts for term in _terms(part))
 
 
 def _atom_at(atom: Atom, value: Callable[[Symbol], Dim]) -> Dim:

@@ -18,6 +18,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes import pack_products
 from glowpy.backends.cpu.peaks import Peaks
 from glowpy.backends.cpu.roofline import efforts
+from glowpy.backends.cpu.strategy import winograd as winograd_strategy
 from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.cpu.verify import misfit
@@ -205,6 +206,14 @@ def test_units_are_for_two_threads(shape: tuple[int, ...], depth: int) -> None:
     units = [band * part for band in bands for part in parts]
     half = len(units) // 2
     assert abs(sum(units[:half]) - sum(units[half:])) <= tiles % 2 * blocks
+
+
+def test_two_threads_take_parts_in_turns() -> None:
+    for count, share in itertools.product(range(24), range(1, 26)):
+        times = [0, 0]
+        for first in range(0, count, share):
+            times[times.index(min(times))] += min(share, count - first)
+        assert winograd_strategy._later(count, share) == max(times)
 
 
 def test_few_patches_have_fewer_points() -> None:

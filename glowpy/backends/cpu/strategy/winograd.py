@@ -244,7 +244,6 @@ def _share(count: int, most: int) -> int:
 
 def _later(count: int, share: int) -> int:
     """How much the later of two threads computes of `count` parts that are taken `share` at a time."""
-    times = [0, 0]
-    for first in range(0, count, share):
-        times[times.index(min(times))] += min(share, count - first)
-    return max(times)
+    whole, rest = divmod(count, share)
+    rounds, odd = divmod(whole, 2)  # in which each takes a share
+    return rounds * share + (share if odd else rest)
