@@ -7,8 +7,9 @@ turns the Program into a `CompiledFunction`; an `Instance` of that has memory of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from glowpy.core.schema import Access
@@ -140,6 +141,11 @@ class Backend(ABC):
     def __init__(self, options: object | None = None) -> None:
         if options is not None:
             raise UserError(f"the {self.name} backend has no options of its own")
+
+    @cached_property
+    def answers(self) -> dict[Hashable, tuple[str, ...]]:
+        """What `engine.unsupported` found out about nodes, by all that the answer depends on."""
+        return {}
 
     @abstractmethod
     def unsupported(self, operation: Operation) -> str:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.executable import CompiledFunction
-from glowpy.graph.alone import alone
+from glowpy.graph.alone import alone, alone_key
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
@@ -34,6 +34,9 @@ __all__ = [
     "package_of",
     "unsupported",
 ]
+
+_MOST_ANSWERS = 10_000
+"""So many kinds of nodes a backend remembers answers about, before it begins anew."""
 
 
 def backend_class(name: str) -> type[Backend]:
@@ -114,17 +117,27 @@ def unsupported(node: Node, backend: Backend) -> list[str]:
     """Why a backend cannot run a node, whatever lowering and optimizing make of it; empty if it can.
 
     The node need not be lowered, and nothing is done to it: what is tried is a network of this node alone, with the
-    same inputs constant. A caller with many equal nodes had better remember the answer. Functions that the node calls
-    are made of nodes, which are to be asked about by themselves.
+    same inputs constant. The backend remembers the answer for equal nodes. Functions that the node calls are made of
+    nodes, which are to be asked about by themselves.
     """
     if node.callees:
         return []
+    key = alone_key(node)
+    answers = backend.answers
+    if key not in answers:
+        if len(answers) >= _MOST_ANSWERS:
+            answers.clear()
+        answers[key] = _reasons(node, backend)
+    return list(answers[key])
+
+
+def _reasons(node: Node, backend: Backend) -> tuple[str, ...]:
     options = CompileOptions()
     try:
         ir = Compilation(alone(node).main, backend, options, context(options)).ir
     except UnsupportedError as error:
-        return [diagnostic.message for diagnostic in error.diagnostics]
-    return [reason for _, reason in refusals(ir, backend)]
+        return tuple(diagnostic.message for diagnostic in error.diagnostics)
+    return tuple(reason for _, reason in refusals(ir, backend))
 
 
 def context(options: CompileOptions) -> PassContext:

@@ -276,8 +276,7 @@ class Tensor:
         """The same elements in memory of its own, that of one element for a splat; a deferred tensor as it is."""
         if self._array is None:
             return self
-        dense = tuple(slice(None if stride else 1) for stride in self._array.strides)
-        array = np.broadcast_to(self._array[dense].copy(), self.type.extents)
+        array = np.broadcast_to(self._array[_dense(self._array)].copy(), self.type.extents)
         return Tensor(self.type, array)
 
     def digest(self) -> str:
@@ -287,9 +286,30 @@ class Tensor:
             digest.update(piece.data)
         return digest.hexdigest()
 
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self  # it never changes
+
+    def __reduce__(self) -> tuple[Callable[[Type, Array], Tensor], tuple[Type, Array]]:
+        """The elements, as one where all are the same by strides; those of a deferred tensor, too."""
+        array = self.array
+        return _spread, (self.type, array[_dense(array)])
+
     def equals(self, other: Tensor) -> bool:
         """Bit-for-bit equality of type and elements."""
         return self.type == other.type and self.array.tobytes() == other.array.tobytes()
+
+
+def _dense(array: Array) -> tuple[slice, ...]:
+    """What of an array does not repeat by its strides."""
+    return tuple(slice(None if stride else 1) for stride in array.strides)
+
+
+def _spread(type: Type, array: Array) -> Tensor:
+    """A tensor of elements that may repeat."""
+    return Tensor(type, np.broadcast_to(array, type.extents))
 
 
 def _repeats(array: Array) -> Iterator[bool]:

@@ -1,14 +1,21 @@
-"""A network of one node: to ask, or to measure, what becomes of that."""
+"""A network of one node: to ask, or to measure, what becomes of that; and what answers are remembered by."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from glowpy.core.extents import attr_at, symbols_of_attrs
+from glowpy.core.type import Type
 from glowpy.graph.clone import Values, clone_nodes, clone_storage
 from glowpy.graph.function import Module
-from glowpy.graph.node import PREDICATE, Constant, Node
+from glowpy.graph.node import PREDICATE, Constant, Node, NodeValue
 from glowpy.support.errors import InternalError
+from glowpy.support.text import print_attrs
 
-__all__ = ["alone"]
+__all__ = ["alone", "alone_key"]
+
+_FEW = 16
+"""Constants of at most so many elements are told apart by these."""
 
 
 def alone(node: Node, *, likely: bool = False) -> Module:
@@ -35,6 +42,37 @@ def alone(node: Node, *, likely: bool = False) -> Module:
         output = module.create_placeholder(f"output{index}", result.type)
         module.main.create_save("save", result, output)
     return module
+
+
+def alone_key(node: Node) -> Hashable:
+    """Equal for nodes that differ alone in names, places, scales, and the elements of large constants."""
+    numbers: dict[NodeValue, int] = {}
+    operands = tuple(
+        (index, numbers.setdefault(value, len(numbers)), _kind(value.type), _known(value))
+        for index, value in node.operands()
+    )
+    results = tuple(_kind(result.type) for result in node.results)
+    return type(node), print_attrs(node.attrs), operands, results
+
+
+def _kind(type: Type) -> Hashable:
+    """A type without the numbers that its elements stand for, but for whether offsets are zero."""
+    quant = type.quant
+    if quant is None:
+        return type
+    return type.kind, type.shape, quant.axis, any(quant.offsets)
+
+
+def _known(value: NodeValue) -> str:
+    """What is known of the elements of a constant, as text; empty for all else."""
+    constant = value.constant
+    if constant is None:
+        return ""
+    splat = constant.tensor.splat_value if constant.has_elements else None
+    if splat is not None:
+        return f"splat {splat!r}"
+    few = constant.type.is_static and constant.type.count <= _FEW
+    return constant.digest if few else "constant"
 
 
 def _at_likely(node: Node, module: Module) -> None:

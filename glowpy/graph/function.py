@@ -16,6 +16,7 @@ from glowpy.graph.builder_gen import Builder
 from glowpy.graph.clone import Values, clone_function, clone_storage
 from glowpy.graph.creation import no_name, no_type, operand_values, successor_of
 from glowpy.graph.drawing import draw_function
+from glowpy.graph.flat import FlatModule, fill, flat
 from glowpy.graph.infer import Ports, infer_types
 from glowpy.graph.node import (
     PREDICATE,
@@ -144,6 +145,20 @@ class Module(Storages):
         for f in self.functions:
             clone_function(f, copy, f.name, values)
         return copy
+
+    def __copy__(self) -> Module:
+        return self.clone()
+
+    def __deepcopy__(self, memo: object) -> Module:
+        return self.clone()
+
+    def __getstate__(self) -> FlatModule:
+        """Tables, which `pickle` writes without following the graph. Deferred elements are read or computed."""
+        return flat(self)
+
+    def __setstate__(self, tables: FlatModule) -> None:
+        self.__init__()  # type: ignore[misc]
+        fill(self, tables)
 
     def __str__(self) -> str:
         return print_module(self)
@@ -484,6 +499,10 @@ class Function(Builder):
             for name in self._symbols(node)
         }
         return [node for node in self._definitions if read.isdisjoint(symbols_of(node.symbols))]
+
+    def __reduce__(self) -> tuple[Callable[[Module, str], Function], tuple[Module, str]]:
+        """Its module, of which a copy has a function of the same name."""
+        return Module.function, (self.module, self.name)
 
     def __str__(self) -> str:
         return print_function(self)

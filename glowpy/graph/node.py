@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
-from typing import Any, ClassVar, Self, TypeAlias, final, overload
+from typing import Any, ClassVar, Never, Self, SupportsIndex, TypeAlias, final, overload
 
 from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
@@ -44,8 +44,22 @@ Use: TypeAlias = "tuple[Node, int]"
 """A node and the index of the operand that is used; PREDICATE for its predicate."""
 
 
+class _PartOfModule:
+    """What refers to the rest of its module, and is copied and pickled with it only."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Never:
+        """Raises UserError."""
+        del protocol
+        raise UserError(
+            f"cannot copy or pickle {self!r} by itself: it is part of a module",
+            note="copy or pickle the module, or its function",
+        )
+
+
 @final
-class NodeValue:
+class NodeValue(_PartOfModule):
     """One typed value: result `index` of a node, or a storage. Compared by identity."""
 
     __slots__ = ("_uses", "index", "node", "producer", "type")
@@ -112,7 +126,7 @@ class NodeValue:
 _PLACES = count()
 
 
-class Storage:
+class Storage(_PartOfModule):
     """Memory that belongs to the module and is shared by its functions. Base of the three kinds."""
 
     __slots__ = ("loc", "name", "original", "place", "value")
@@ -224,7 +238,7 @@ class Constant(Storage):
         return self._digest
 
 
-class Node:
+class Node(_PartOfModule):
     """An operation on values. The generated subclasses add a schema and typed fields, nothing else."""
 
     SCHEMA: ClassVar[NodeSchema]

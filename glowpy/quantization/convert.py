@@ -10,7 +10,7 @@ there already takes from a product is not rounded in between: these become part 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from glowpy.quantization.schema import quant_of_bias, quant_of_range, quant_of_w
 from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
-from glowpy.support.text import print_attrs
 
 __all__ = ["WATCHED", "convert", "integers_of", "quantize"]
 
@@ -120,17 +119,12 @@ def convert(
 
 def _refusals(f: Function, backend: Backend) -> Iterator[tuple[Loc, str]]:
     """Where the nodes on integers are from that a backend cannot run, and why."""
-    known: dict[Hashable, list[str]] = {}
     for node in f.nodes:
         values = (*node.inputs, *node.results)
         if isinstance(node, SaveNode) or all(value.type.quant is None for value in values):
             continue
-        types = tuple((v.type.kind, v.type.shape, v.constant is None) for v in values)
-        key = type(node), print_attrs(node.attrs), types
-        if key not in known:
-            known[key] = unsupported(node, backend)
-        if known[key]:
-            yield node.loc, f"the {backend.name} backend: {known[key][0]}"
+        if reasons := unsupported(node, backend):
+            yield node.loc, f"the {backend.name} backend: {reasons[0]}"
 
 
 def _expect_no_floats(reasons: Mapping[Node, str]) -> None:

@@ -12,7 +12,7 @@ one, so that what is added to it does not make it infinite. Where all is infinit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import ml_dtypes
 import numpy as np
@@ -38,7 +38,6 @@ from glowpy.quantization.profiling import Sample
 from glowpy.quantization.steps import operators_of, reads_weights
 from glowpy.support.errors import UserError, expect_type
 from glowpy.support.limits import within_limits
-from glowpy.support.text import print_attrs
 
 __all__ = ["halve", "output_fidelities"]
 
@@ -169,16 +168,12 @@ class _Converter:
 
     def refusals(self, backend: Backend) -> dict[str, str]:
         """The nodes that a backend cannot run in halves, and why; by name, which copies of a function share."""
-        known: dict[Hashable, list[str]] = {}
-        reasons = {}
-        for name, node in self._new.items():
-            types = tuple((v.type, v.constant is None) for v in (*node.inputs, *node.results))
-            key = type(node), print_attrs(node.attrs), types
-            if key not in known:
-                known[key] = unsupported(node, backend)
-            if known[key]:
-                reasons[name] = f"the {backend.name} backend: {known[key][0]}"
-        return reasons
+        answers = {name: unsupported(node, backend) for name, node in self._new.items()}
+        return {
+            name: f"the {backend.name} backend: {reasons[0]}"
+            for name, reasons in answers.items()
+            if reasons
+        }
 
     def _reason(self, node: Node) -> str:
         if node.name in self._refused:

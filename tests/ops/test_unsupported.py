@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import glowpy
+from glowpy import engine
 from glowpy.core.elemkind import ElemKind
+from glowpy.engine import unsupported
+from glowpy.graph.node import Node
 from tests.ops import (
     test_activation,
     test_conv,
@@ -83,3 +86,49 @@ def test_undeclared_kind_is_refused_by_the_verifier(backend: str, mnemonic: str,
     case = Case([array] * len(cls.SCHEMA.inputs), [])
     with pytest.raises(glowpy.VerifyError, match=rf"{mnemonic}: expected a kind of .*, got {kind}"):
         run(cls, [case], backend)
+
+
+def test_answers_are_remembered_for_equal_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal but for names, scales and the elements of large constants; what folds is asked by itself."""
+    asked: list[Node] = []
+    answer = engine._reasons
+
+    def counted(node: Node, backend: glowpy.Backend) -> tuple[str, ...]:
+        asked.append(node)
+        return answer(node, backend)
+
+    monkeypatch.setattr(engine, "_reasons", counted)
+    backend = glowpy.CpuBackend()
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x, y = (module.create_placeholder(n, glowpy.parse_type("f32[4x8]")) for n in "xy")
+    p = module.create_placeholder("p", glowpy.parse_type("bool[]"))
+    low, high = (
+        module.create_placeholder(n, glowpy.parse_type(f"i8[4x8](s={scale},o=0)"))
+        for n, scale in (("low", 0.5), ("high", 0.25))
+    )
+    numbers = np.arange(64, dtype=np.float32).reshape(8, 8)
+    large = [module.create_constant("w", numbers * i) for i in (1, 2)]
+    small = [module.create_constant("c", np.array([i], np.float32)) for i in (1, 2, np.nan)]
+    groups: list[list[Node]] = [
+        [f.create_add("a", x, y), f.create_add("b", y, x)],
+        [f.create_add("a", x, x)],
+        [f.predicated(f.create_add("a", x, y), p)],
+        [f.create_mat_mul("m", x, w) for w in large],
+        [f.create_mul("s", x, small[0]), f.create_mul("t", y, small[0])],
+        [f.create_mul("s", x, small[1])],
+        [f.create_mul("s", x, small[2])],
+        [f.create_neg("n", v, result_type=v.type) for v in (low, high)],
+        [f.create_softmax("soft", x, axis) for axis in (1, 1)],
+        [f.create_softmax("soft", x, 0)],
+    ]
+    for group in groups * 2:
+        assert not any(unsupported(node, backend) for node in group)
+    assert asked == [group[0] for group in groups]
+    i16 = module.create_placeholder("i", glowpy.parse_type("u16[4x8]"))
+    for _ in range(2):
+        (reason,) = unsupported(f.create_reduce_max("r", i16, (0,)), backend)
+        assert "u16" in reason
+    assert len(asked) == len(groups) + 1
+    assert not unsupported(groups[0][0], glowpy.CpuBackend())  # another one asks for itself
+    assert len(asked) == len(groups) + 2
