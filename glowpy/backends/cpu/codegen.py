@@ -18,7 +18,7 @@ from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.moves import emit_move, move_of
 from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.walk import boxes_of
-from glowpy.backends.cpu.strategy.work import work_of
+from glowpy.backends.cpu.strategy.work import Work, sharing_open_tiles, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
 from glowpy.backends.cpu.tiles import TILED_WORK, call_kernel, patch_function, tile_function
@@ -131,15 +131,27 @@ def _network_texts(
     known = {one.ir.name: one for one in callees}
     lines = placed(program.ir, first_line)
     first_index = len(program.ir.instructions)
+    works = _works((*callees, program), kernels)
     for one in (*callees, program):
         shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
         own_lines = instruction_lines(*lines[one.ir.name])
-        calls = list(_calls(module, name, one, kernels, own_lines, symbols, shared))
+        calls = list(_calls(module, name, one, kernels, works, own_lines, symbols, shared))
         if one is program:
             yield from entry_texts(one, module, name, calls, options, symbols)
         else:
             yield from callee_texts(one, module, name, calls, options, symbols, first_index)
             first_index += len(one.ir.instructions)
+
+
+def _works(programs: Sequence[Program], kernels: Kernels) -> Callable[[Instruction], Work]:
+    """What tells the work of each instruction that has a kernel."""
+
+    def alone(inst: Instruction) -> Work:
+        return work_of(inst, kernels.variant.machine_for(inst.operands[0].value.type.kind).lanes)
+
+    heads = [run.head for program in programs for run in program.ir.runs]
+    products = sharing_open_tiles({i: alone(i) for i in heads if i.has(Trait.EPILOGUE)})
+    return lambda inst: products.get(inst) or alone(inst)
 
 
 def ir_text(programs: Mapping[str, Program]) -> str:
@@ -160,6 +172,7 @@ def _calls(
     prefix: str,
     program: Program,
     kernels: Kernels,
+    works: Callable[[Instruction], Work],
     lines: Mapping[Instruction, int],
     symbols: Symbols | None,
     callees: Callees,
@@ -180,8 +193,7 @@ def _calls(
             body.at(head)
             emit_call(body, head, callees)
         else:
-            kind = head.operands[0].value.type.kind
-            _emit_run(body, run, context, kernels.variant.machine_for(kind).lanes)
+            _emit_run(body, run, context, works)
         inline = _is_inlined(run, _INLINED - inlined)
         inlined += len(run.members) if inline else 0
         function = module.function(
@@ -243,7 +255,9 @@ def _is_inlined(run: Run, room: int) -> bool:
     return count <= _INLINE_ELEMENTS
 
 
-def _emit_run(body: Body, run: Run, context: StackContext, lanes: int) -> None:
+def _emit_run(
+    body: Body, run: Run, context: StackContext, works: Callable[[Instruction], Work]
+) -> None:
     head = run.head
     body.at(head)
     if head.has(Trait.ELEMENTWISE):
@@ -257,7 +271,7 @@ def _emit_run(body: Body, run: Run, context: StackContext, lanes: int) -> None:
     elif isinstance(head, DefineInst):
         _emit_define(body, head)
     else:
-        _emit_kernel(body, run, context, lanes)
+        _emit_kernel(body, run, context, works(head))
 
 
 def _emit_copy(body: Body, inst: CopyInst) -> None:
@@ -332,10 +346,9 @@ def _emit_splat(body: Body, inst: SplatInst) -> None:
     emit_loops(body, type.shape, (steps, channel) if array else (steps,), inner)
 
 
-def _emit_kernel(body: Body, run: Run, context: StackContext, lanes: int) -> None:
+def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> None:
     """The call of a kernel as the ABI says: buffers, shapes, strides, attributes, units, epilogue."""
-    module, inst = body.module, run.head
-    symbol, work = context.symbol(inst), work_of(inst, lanes)
+    module, inst, symbol = body.module, run.head, context.symbol(run.head)
     move = None if module.merges else move_of(inst)  # a kernel is smaller
     if work.cut is not None:
         first, last = body.split(work.units)

@@ -16,7 +16,7 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, Cpu
 from glowpy.backends.cpu.packing import packed_shape
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES
 from glowpy.backends.cpu.strategy.product import choose, conv_problem
-from glowpy.backends.cpu.strategy.work import TileFunction, Work, work_of
+from glowpy.backends.cpu.strategy.work import TileFunction, Work, sharing_open_tiles, work_of
 from glowpy.backends.cpu.variant import VARIANTS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -224,9 +224,23 @@ def test_units_of_a_depthwise_convolution_are_slabs_of_lines_and_vectors() -> No
     shapes = (2, 5, 6, 70), (2, 5, 6, 70), (3, 3, 70), (70,)
     attrs = {"kernels": (3, 3), "strides": (1, 1), "pads": (1,) * 4, "dilation": (1, 1)}
     inst = CpuDepthwiseConvInst(
-        values(*shapes), {**attrs, "tile_pixels": 3, "slab": 2, "vectors": 4}
+        values(*shapes), {**attrs, "tile_pixels": 3, "slab": 2, "vectors": 4, "single_edges": False}
     )
     assert work_of(inst, 8) == Work(2 * 3 * 3, 8)
+
+
+def test_open_tiles_that_differ_in_pixels_alone_are_one() -> None:
+    def work(*tiles: tuple[str, int, int]) -> Work:
+        functions = (TileFunction(*tile, 16 * tile[2], open_pixels=True) for tile in tiles)
+        return Work(1, 16, (TileFunction("regular", 8, 2, 32), None, *functions))
+
+    own = [
+        work(("regular", 8, 2), ("scattered", 8, 2)),
+        work(("regular", 14, 2), ("regular", 29, 1)),
+    ]
+    insts = [CopyInst(values((3,), (3,)), {}) for _ in own]
+    shared = sharing_open_tiles(dict(zip(insts, own, strict=True)))
+    assert list(shared.values()) == [work(("regular", 14, 2), ("scattered", 8, 2)), own[1]]
 
 
 def test_units_of_a_pool_are_rows_and_handed_out_together() -> None:

@@ -5,8 +5,8 @@ Units follow from the sizes and the decisions in the attributes, never from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import lcm, prod
 
 from glowpy.backends.cpu.insts_gen import (
@@ -35,7 +35,7 @@ from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, product, static
 
-__all__ = ["PatchFunction", "TileFunction", "Work", "has_pads", "work_of"]
+__all__ = ["PatchFunction", "TileFunction", "Work", "has_pads", "sharing_open_tiles", "work_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,29 @@ def work_of(inst: Instruction, lanes: int) -> Work:
         cut = cut_of(inst)
         return Work(cut.units if cut is not None else 1, lanes, cut=cut)
     return rule(inst, lanes) if not inst.operands[0].value.type.is_empty else Work(0, lanes)
+
+
+def sharing_open_tiles(works: Mapping[Instruction, Work]) -> dict[Instruction, Work]:
+    """The same work, where tiles of open sizes that differ only in how many pixels a whole one has are one function.
+
+    What is left of a line is computed in tiles of the same few sizes whatever a whole one has, and an open tile has
+    code for each size: it is the longest to compile of all inner loops. That for the most pixels serves all.
+    """
+    most: dict[TileFunction, int] = {}
+    for work in works.values():
+        for tile in work.tiles:
+            if tile is not None and tile.open_pixels:
+                alike = replace(tile, pixels=0)
+                most[alike] = max(tile.pixels, most.get(alike, 0))
+
+    def widest(tile: TileFunction | None) -> TileFunction | None:
+        if tile is None or not tile.open_pixels:
+            return tile
+        return replace(tile, pixels=most[replace(tile, pixels=0)])
+
+    return {
+        inst: replace(work, tiles=tuple(map(widest, work.tiles))) for inst, work in works.items()
+    }
 
 
 @_rules(CpuConvInst)
