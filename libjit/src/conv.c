@@ -185,18 +185,39 @@ INLINE void OF(depthwise_column)(const T *input, dim_t col, dim_t pixel, depthwi
   }
 }
 
+/// The same of whole lines whose width is no constant. Tiles whose windows reach over no edge are whole; each pixel beside
+/// them is one by itself, for which there is code once. A tile of any number of pixels, any of which may lie at an edge,
+/// would be four times as much code, and no faster: its sums would not stay in registers.
+INLINE void OF(depthwise_lines)(const T *image, depthwise_t d, dim_t left, dim_t y, dim_t last_y, dim_t from, dim_t to,
+                                dim_t pixels) {
+  dim_t reach = (d.kernel_w - 1) * d.dilation_w, beyond = max_dim(d.width + left - reach, 0);
+  dim_t begin = ceil_div(left, d.stride_w), end = min_dim(ceil_div(beyond, d.stride_w), d.out_width);
+  depthwise_t inside = d;
+  inside.width = DIM_MAX;
+  for (dim_t x = 0; x < d.out_width;) {
+    const T *window = image + x * d.stride_w * d.step;
+    if (x >= begin && x + pixels <= end) {
+      OF(depthwise_column)(window, 0, x, inside, y, last_y, from, to, pixels);
+      x += pixels;
+    } else {
+      OF(depthwise_column)(window, x * d.stride_w - left, x, d, y, last_y, from, to, 1);
+      x++;
+    }
+  }
+}
+
 /// One filter per channel, laid out [KH][KW][C]. A unit is a slab of lines of an image times a block of channels; it goes
 /// down a tile's width of all its lines before the next, so that the rows that their windows share stay in the first
 /// cache. The tiles at the left and the right edge leave out what lies outside; those between are code of their own,
-/// which never asks.
+/// which never asks. With `single_edges` pixels at an edge are no tiles.
 KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *filter, const S *bias,
                                           const ints_t *result_shape, const ints_t *input_shape,
                                           const ints_t *filter_shape, const ints_t *bias_shape,
                                           const ints_t *result_strides, const ints_t *input_strides,
                                           const ints_t *kernels, const ints_t *strides, const ints_t *pads,
                                           const ints_t *dilation, dim_t outside, dim_t tile_pixels, dim_t slab,
-                                          dim_t vectors, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
-                                          epilogue_t epilogue, const void *env) {
+                                          dim_t vectors, bool single_edges, dim_t first_unit, dim_t last_unit,
+                                          const tiles_t *tiles, epilogue_t epilogue, const void *env) {
   dim_t height = result_shape->at[1], width = result_shape->at[2], channels = input_shape->at[3];
   dim_t cols = input_shape->at[2], step = input_strides->at[2];
   dim_t block = vectors * W, slabs = ceil_div(height, slab), blocks = ceil_div(channels, block);
@@ -229,6 +250,10 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *fi
                      .epilogue = epilogue,
                      .env = env};
     const T *image = input + n * input_strides->at[0] - left * step;
+    if (single_edges) {
+      OF(depthwise_lines)(image, d, left, y, last_y, from, to, tile_pixels);
+      continue;
+    }
     OF(depthwise_column)(image, -left, 0, d, y, last_y, from, to, min_dim(tile_pixels, width));
     d.width = inside ? DIM_MAX : cols;
     for (dim_t t = 1; t + 1 < tiles_of_row; t++) {

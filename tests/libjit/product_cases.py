@@ -449,7 +449,7 @@ def _cpu_depthwise_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 
 def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Iterator[Case]:
-    """With every number of pixels that tile.h allows, and units of several sizes."""
+    """With every number of pixels that tile.h allows, units of several sizes, and edges by tiles and one by one."""
     packed = np.zeros((*conv.kernels, conv.channels), weights.dtype)
     for channel in range(conv.channels):
         packed[:, :, channel] = weights[channel, :, :, 0]
@@ -462,7 +462,8 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
             "vectors": 1 + pixels % 3,
         }
         attrs: dict[str, Attr] = {**conv.attrs, "outside": _outside(x), **unit}
-        yield Case(operands, {"result": result}, attrs)
+        for single in (False, True):
+            yield Case(operands, {"result": result}, {**attrs, "single_edges": single})
 
 
 def _cpu_winograd(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:

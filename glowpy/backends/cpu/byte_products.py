@@ -36,7 +36,7 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
-from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
+from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
 from glowpy.backends.cpu.strategy.product import (
     Problem,
     conv_problem,
@@ -216,6 +216,7 @@ class ByteProducts:
             return create_cpu_depthwise_conv(
                 f, n.name, type, images.input, filter, bias, **lists, outside=images.offset,
                 tile_pixels=choice.pixels, slab=choice.slab, vectors=choice.vectors,
+                single_edges=has_open_edges(type.shape, images.input.type.shape, images.pads),
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
         input = _padded(f, n, images.input, -depth % _WORD, group)

@@ -177,7 +177,7 @@ class CpuConvInst(Instruction):
 
 @final
 class CpuDepthwiseConvInst(Instruction):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -201,6 +201,7 @@ class CpuDepthwiseConvInst(Instruction):
             AttrSpec("tile_pixels", "int"),
             AttrSpec("slab", "int"),
             AttrSpec("vectors", "int"),
+            AttrSpec("single_edges", "flag"),
         ),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
         quant=Quantized.RULE,
@@ -218,6 +219,7 @@ class CpuDepthwiseConvInst(Instruction):
     tile_pixels = AttrField[int]()
     slab = AttrField[int]()
     vectors = AttrField[int]()
+    single_edges = AttrField[bool]()
 
 
 @final

@@ -180,7 +180,7 @@ class CpuConvNode(Node):
 
 @final
 class CpuDepthwiseConvNode(Node):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -199,6 +199,7 @@ class CpuDepthwiseConvNode(Node):
             AttrSpec("tile_pixels", "int"),
             AttrSpec("slab", "int"),
             AttrSpec("vectors", "int"),
+            AttrSpec("single_edges", "flag"),
         ),
         ("result",),
         frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
@@ -217,6 +218,7 @@ class CpuDepthwiseConvNode(Node):
     tile_pixels = AttrField[int]()
     slab = AttrField[int]()
     vectors = AttrField[int]()
+    single_edges = AttrField[bool]()
 
 
 @final
@@ -773,9 +775,10 @@ def create_cpu_depthwise_conv(
     tile_pixels: int,
     slab: int,
     vectors: int,
+    single_edges: bool = False,
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. filter is [KH, KW, C]; outside is what lies outside the image."""
+    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
@@ -785,6 +788,7 @@ def create_cpu_depthwise_conv(
         "tile_pixels": tile_pixels,
         "slab": slab,
         "vectors": vectors,
+        "single_edges": bool(single_edges),
     }
     return f.create(
         CpuDepthwiseConvNode,

@@ -114,7 +114,7 @@ def test_a_depthwise_convolution_sees_what_is_outside(kind: str, plain: bool) ->
             )  # fmt: skip
         return create_cpu_depthwise_conv(
             f, "conv", type, x, constant("w", pack_depthwise_filter(weights)), constant("b", bias),
-            **lists, outside=OUTSIDE, tile_pixels=4, slab=2, vectors=1,
+            **lists, outside=OUTSIDE, tile_pixels=4, slab=2, vectors=1, single_edges=False,
         )  # fmt: skip
 
     np.testing.assert_array_equal(run_both(x, build), expected)

@@ -44,7 +44,7 @@ from glowpy.backends.cpu.packing import (
     packed_shape,
 )
 from glowpy.backends.cpu.strassen import pack_pairs, strassen_error, sums_shape
-from glowpy.backends.cpu.strategy.depthwise import depthwise_ways
+from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     WORTH_TRYING,
@@ -204,6 +204,7 @@ class PackProductsPass(RewritePass):
             f, n.name, n.type, n.input, packed, n.bias,
             kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, outside=0,
             tile_pixels=decision.pixels, slab=decision.slab, vectors=decision.vectors,
+            single_edges=has_open_edges(n.type.shape, n.input.type.shape, n.pads),
         )  # fmt: skip
 
     @rule

@@ -4,6 +4,10 @@ A unit goes down the width of a tile, line by line, through all of its channels,
 once from the second cache, and then found in the first by the windows of the next lines. That takes few enough
 channels. An image that comes from further away is read in the order that it lies in, which processors fetch ahead:
 there a unit is a line. On a Zen 4 the one takes up to a quarter off small images, the other a tenth off large ones.
+
+Which windows reach over an edge is known where the width is. There the first tile of a line and the last one are code
+of their own, for just their pixels. Of an open width that would be code for any number of pixels, with a test for every
+pixel and tap; computed one by one, those at an edge take a third of that code, and a network up to a tenth less time.
 """
 
 from __future__ import annotations
@@ -13,9 +17,15 @@ from dataclasses import dataclass
 from math import prod
 
 from glowpy.backends.cpu.strategy.machine import Machine
-from glowpy.support.symbolic import ceil_div
+from glowpy.support.symbolic import Dim, Expr, ceil_div
 
-__all__ = ["MAX_DEPTHWISE_PIXELS", "DepthwiseDecision", "depthwise_decision", "depthwise_ways"]
+__all__ = [
+    "MAX_DEPTHWISE_PIXELS",
+    "DepthwiseDecision",
+    "depthwise_decision",
+    "depthwise_ways",
+    "has_open_edges",
+]
 
 # The bound of libjit/include/tile.h.
 MAX_DEPTHWISE_PIXELS = 8
@@ -77,6 +87,11 @@ def depthwise_decision(
 ) -> DepthwiseDecision:
     """The decision that is taken: up to eight pixels, all tiles of a row about equal."""
     return next(depthwise_ways(result, kernels, strides, dilation, machine))
+
+
+def has_open_edges(result: Sequence[Dim], input: Sequence[Dim], pads: Sequence[Dim]) -> bool:
+    """Whether it depends on symbols which pixels of a line have windows that reach over an edge; images are NHWC."""
+    return any(isinstance(one, Expr) for one in (result[2], input[2], pads[1], pads[3]))
 
 
 def _with_pixels(
