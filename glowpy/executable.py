@@ -25,6 +25,7 @@ from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.ir.value import Value
+from glowpy.rounds import Rounds, Wiring
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
@@ -253,10 +254,7 @@ class Executable(ProcessBound, ABC):
                     array = np.empty(shape, dtype) if is_small else _fresh(shape, dtype)
                     bindings[port.placeholder] = array
                 results[port.name] = array
-            try:
-                arena = self._arenas.pop()
-            except IndexError:
-                arena = aligned_array(self.arena_size)
+            arena = self._taken_arena()
             try:
                 if state is None:
                     found = self.execute(bindings, arena, extents)
@@ -274,6 +272,13 @@ class Executable(ProcessBound, ABC):
             return results
         except LIMIT_ERRORS as error:
             raise_told(error)
+
+    def _taken_arena(self) -> Array:
+        """Working memory of the pool, to which it has to be given back."""
+        try:
+            return self._arenas.pop()
+        except IndexError:
+            return aligned_array(self.arena_size)
 
     def _bind_inputs(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays by placeholder, or copies of those that cannot be read where they are or are outputs as well."""
@@ -432,6 +437,17 @@ class CompiledFunction(Executable):
     """What extents that it finds were taken to be by whoever compiled it, by name; outputs say what they are."""
     checks: Sequence[str] = ()
     """The outputs that say whether indices led out of range, for whoever runs it."""
+
+    def advance(self, wiring: Wiring, rounds: Rounds, values: Mapping[str, Array]) -> bool:
+        """Computes the next rounds of a loop whose body this is, if it can compute several at once; False if not.
+
+        Args:
+            wiring: How a round follows from the one before it.
+            rounds: Where the loop is, and then where it is.
+            values: What the next round takes, by name; what is scanned, with all its elements.
+        """
+        del wiring, rounds, values
+        return False
 
 
 class Instance(ProcessBound):

@@ -13,6 +13,7 @@ from typing import Protocol, final
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.executable import CompiledFunction
 from glowpy.importer.onnx.host.model import HostModel
 from glowpy.importer.onnx.host.node import HostNode, rule_of
 from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
@@ -20,6 +21,7 @@ from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
+from glowpy.rounds import Rounds, Wiring
 from glowpy.session_feeds import listed
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
@@ -40,6 +42,9 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Drops what was compiled."""
+
+    def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
+        """What there is for such a call, and all that it does; None if there is more to it, or nothing compiled yet."""
 
     @property
     def assumptions(self) -> dict[str, str]:
@@ -120,10 +125,10 @@ class Hosted:
 
     def _prepared(self, plan: HostPlan, *, inner: bool) -> _Graph:
         """The steps of the model, or of an `inner` graph, which may never be computed: what is wrong with it waits."""
-        steps = []
+        steps: list[Step] = []
         for step in plan.steps:
             if isinstance(step, Segment):
-                steps.append(self._segment(step, inner=inner))
+                steps.append(_Part(step, self._opened, self._opening, inner=inner))
                 continue
             try:
                 steps.append(self._host_step(step, plan))
@@ -139,25 +144,6 @@ class Hosted:
             session = self._session_of(model)
             self._sessions.append(session)
         return session
-
-    def _segment(self, segment: Segment, *, inner: bool) -> Step:
-        opened: list[Session] = [] if inner else [self._opened(segment)]
-        inputs, outputs, texts = segment.inputs, segment.outputs, segment.strings
-        spelled = [name for name in outputs if name in texts]
-
-        def compute(values: dict[str, HostValue]) -> None:
-            feed = {name: values[name] for name in inputs}
-            words = _numbered(feed, texts) if texts else None
-            if not opened:
-                with self._opening:
-                    if not opened:  # another thread may have
-                        opened.append(self._opened(segment))
-            values.update(zip(outputs, opened[0].run(outputs, feed), strict=True))
-            if words is not None:
-                for name in spelled:
-                    values[name] = np.asarray(words[values[name]], object)
-
-        return compute
 
     def _host_step(self, step: HostStep, plan: HostPlan) -> Step:
         node, loc = step.node, self._model.loc(step)
@@ -184,10 +170,48 @@ class Hosted:
 
 
 @final
+class _Part:
+    """A segment, with a session that is opened at once, or when it first runs."""
+
+    def __init__(
+        self, segment: Segment, open: Callable[[Segment], Session], opening: Lock, *, inner: bool
+    ) -> None:
+        self.segment = segment
+        self._open, self._opening = open, opening
+        self._session = None if inner else open(segment)
+        self._spelled = [name for name in segment.outputs if name in segment.strings]
+
+    @property
+    def session(self) -> Session:
+        """What computes it."""
+        if self._session is None:
+            with self._opening:
+                if self._session is None:  # another thread may have opened it
+                    self._session = self._open(self.segment)
+        return self._session
+
+    def __call__(self, values: dict[str, HostValue]) -> None:
+        """Computes its outputs."""
+        segment = self.segment
+        feed = {name: values[name] for name in segment.inputs}
+        words = _numbered(feed, segment.strings) if segment.strings else None
+        outputs = segment.outputs
+        session = self._session or self.session
+        values.update(zip(outputs, session.run(outputs, feed), strict=True))
+        if words is not None:
+            for name in self._spelled:
+                values[name] = np.asarray(words[values[name]], object)
+
+
+@final
 class _Graph:
     """A graph whose steps are ready: what a node calls its body."""
 
     def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
+        self._plan = plan
+        sole = steps[0] if len(steps) == 1 else None
+        self._sole = sole if isinstance(sole, _Part) and not sole.segment.strings else None
+        self._wiring: Wiring | None = None
         self._constants = plan.constants
         self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
@@ -203,11 +227,59 @@ class _Graph:
         self.compute(values)
         return [values[name] for name in self._outputs]
 
+    def advance(self, rounds: Rounds, outer: Mapping[str, HostValue]) -> bool:
+        """Computes the next rounds of a loop whose body it is, if several can be computed at once; False if not.
+
+        They can where all of a round is one network, which has run already.
+        """
+        if self._sole is None:
+            return False
+        if self._wiring is None:
+            self._wiring = _wiring_of(self._plan, self._sole.segment, rounds)
+            if self._wiring is None:
+                self._sole = None
+                return False
+        inputs = rounds.inputs()
+        values = {**self._constants, **dict(zip(self._inputs, inputs, strict=True))}
+        feed = {
+            name: values[name] if name in values else outer[name]
+            for name in self._sole.segment.inputs
+        }
+        function = self._sole.session.compiled(feed)
+        if function is None:
+            return False
+        scanned = self._inputs[len(self._inputs) - len(rounds.scanned) :]
+        whole = zip(scanned, rounds.scanned, strict=True)
+        feed.update({name: array for name, array in whole if name in feed})
+        return function.advance(self._wiring, rounds, feed)
+
     def compute(self, values: dict[str, HostValue]) -> None:
         """Adds all that the steps compute."""
         values.update(self._constants)
         for step in self._steps:
             step(values)
+
+
+def _wiring_of(plan: HostPlan, segment: Segment, rounds: Rounds) -> Wiring | None:
+    """How rounds of a graph follow from each other that is one segment; None if there is more to that."""
+    inputs, results, own = [*plan.inputs], [*plan.outputs], {*segment.outputs}
+    number = keep = ""
+    if rounds.counters:
+        number, truth, *inputs = inputs
+        keep, *results = results
+        if keep == truth or bool(np.all(plan.constants.get(keep, False))):
+            keep = ""  # it never ends the loop
+    count = len(rounds.state)
+    pairs = [*zip(inputs, results[:count], strict=False)]
+    carried = tuple(
+        (place, taken if taken in segment.inputs else "", given)
+        for place, (taken, given) in enumerate(pairs)
+        if given != taken
+    )
+    stacked = tuple(results[count:])
+    if not own >= {*stacked, *(given for _, _, given in carried), *([keep] if keep else [])}:
+        return None
+    return Wiring(carried, tuple(inputs[count:]), stacked, number, keep)
 
 
 def _numbered(feed: dict[str, Array], texts: frozenset[str]) -> Array:

@@ -136,8 +136,7 @@ class InferenceSession(ProcessBound):
         self._given = self._names
         own = options or CompileOptions()
         self._options = own if observer is None else replace(own, instrument=True)
-        self._observer = observer
-        self._limit = limit
+        self._observer, self._limit = observer, limit
         self._gate = _gate or Gate(on_compile)
         self._specialisations = Specialisations[tuple[Plan, Hashable]](limit)
         self._lock = Lock()  # of what is assumed
@@ -178,11 +177,9 @@ class InferenceSession(ProcessBound):
             return
         try:
             self._specialized(tuple(static.items()), {})
-        except ValueNeededError as error:
-            if not self._knows(error, static, {}):
+        except (RoundsError, ValueNeededError) as error:
+            if isinstance(error, RoundsError) or not self._knows(error, static, {}):
                 self._run_rounds(error)
-        except RoundsError as error:
-            self._run_rounds(error)
 
     def close(self) -> None:
         """Drops what was compiled, and ends the threads unless the backend is the caller's.
@@ -293,10 +290,8 @@ class InferenceSession(ProcessBound):
 
         Names are spelled as in dumps. A call with others has the network compiled again: see docs/shapes.md.
         """
-        if self._hosted is not None:
-            return self._hosted.assumptions
-        if self._rounds is not None:
-            return self._rounds.assumptions
+        if (parts := self._hosted or self._rounds) is not None:
+            return parts.assumptions
         with self._lock:
             assumed = [*self._assumptions.values()]
         return {name: text for one in assumed for name, text in one.summary.items()}
@@ -324,8 +319,7 @@ class InferenceSession(ProcessBound):
         """The outputs: name, type, and shape as the model declares it."""
         if self._hosted is not None:
             return self._hosted.outputs
-        kept = self._state.pairs.values()
-        return [info for info in self._model.outputs if info.name not in kept]
+        return [i for i in self._model.outputs if i.name not in self._state.pairs.values()]
 
     def reset_state(self) -> None:
         """Makes what the session keeps zero, or empty, as it was at first."""
@@ -342,11 +336,10 @@ class InferenceSession(ProcessBound):
         Raises UserError for other names, arrays that are missing, that the model does not take, or that contradict
         each other.
         """
-        if self._hosted is not None:
-            if contents:
-                raise UserError(f"expected none of the inputs, got {listed([*contents])}")
-            return
-        self._state.restore(contents)
+        if self._hosted is None:
+            self._state.restore(contents)
+        elif contents:
+            raise UserError(f"expected none of the inputs, got {listed([*contents])}")
 
     def run(
         self,
@@ -411,10 +404,18 @@ class InferenceSession(ProcessBound):
         function = self._specialisations.latest((shapes, ()))
         return None if function is not None and function.supposed else function
 
+    def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
+        """What there is for such a call, and all that it does; None if there is more to it, or nothing compiled yet."""
+        function, shapes = self._latest(feeds), {name: a.shape for name, a in feeds.items()}
+        if function is None and not self._values and self._fitting(shapes, ()):
+            function = self._for(feeds, shapes)
+        return None if function is None or function.supposed or self._narrow else function
+
     def _exceeded(self, function: CompiledFunction, others: Mapping[str, int]) -> bool:
         """Whether a run has found extents that are beyond their limits, which are higher now."""
-        limits = beyond_limits(function.supposed, others)
-        if limits:  # nothing is dropped that nothing may replace
+        if limits := beyond_limits(
+            function.supposed, others
+        ):  # nothing is dropped that nothing may replace
             found = ", ".join(f"'{name}' = {extent}" for name, extent in limits.items())
             self._gate.admit(f"elements make {found}")
         with self._lock:
@@ -594,6 +595,7 @@ class InferenceSession(ProcessBound):
         if self._gate.listener is not None:
             dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
             self._gate.listener(CompileEvent(self._file, dims, why, seconds, not modules))
-        own = plan, known
-        self._specialisations.replace(own, lambda k: k[1] == known and plan.replaces(k[0]))
+        self._specialisations.replace(
+            (plan, known), lambda k: k[1] == known and plan.replaces(k[0])
+        )
         return function

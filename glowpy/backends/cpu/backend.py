@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -45,6 +46,7 @@ from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.perf_map import write_perf_map
+from glowpy.backends.cpu.rounds import RunRounds, load_rounds
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
@@ -99,6 +101,7 @@ class CpuBackend(Backend):
         if not 0 <= self.options.threads <= MOST_THREADS:
             raise UserError(f"expected 0 to {MOST_THREADS:,} threads, got {self.options.threads:,}")
         self._workers: Workers | None = None
+        self._rounds: RunRounds | None = None
         self._chooser: Chooser = BY_MODEL
         if self.options.tune is not None:
             self._chooser = self._tuner(self.options.tune)
@@ -268,7 +271,8 @@ class CpuBackend(Backend):
         instrumented = program.ir if options.instrument or options.sanitize else None
         workers = self._shared_workers(use_cache=options.cache)
         timed = program.ir if settings.timed else None
-        function = JitFunction(image, weights, code, workers, instrumented, timed, settings.timed)
+        clock, load = settings.timed, partial(self._shared_rounds, use_cache=options.cache)
+        function = JitFunction(image, weights, code, workers, instrumented, timed, clock, load)
         if options.sanitize:
             return SanitizedFunction(function, function, NumberedRuns(program))
         return function
@@ -299,7 +303,11 @@ class CpuBackend(Backend):
                 return None
             weights.append(constant)
         code = load_objects(self.target.machine, image.codes)
-        return JitFunction(image, weights, code, self._shared_workers(use_cache=True))
+        workers, load = (
+            self._shared_workers(use_cache=True),
+            partial(self._shared_rounds, use_cache=True),
+        )
+        return JitFunction(image, weights, code, workers, load_rounds=load)
 
     def _key(self, key: str) -> Key:
         """Everything that an image depends on: the model that `key` names, this package, its kernels, the processor."""
@@ -349,6 +357,12 @@ class CpuBackend(Backend):
         if self._workers is None and threads > 1:
             self._workers = load_workers(threads, self.target, use_cache=use_cache)
         return self._workers
+
+    def _shared_rounds(self, *, use_cache: bool) -> RunRounds:
+        """What runs rounds of loops, of all functions that this backend compiles."""
+        if self._rounds is None:
+            self._rounds = load_rounds(self.target, use_cache=use_cache)
+        return self._rounds
 
     def _check_host(self) -> None:
         """Raises UserError if this process cannot run code for the target."""

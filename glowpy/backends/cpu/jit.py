@@ -17,6 +17,7 @@ import numpy as np
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.options import Timed
+from glowpy.backends.cpu.rounds import Repetition, RunRounds, repetition_of
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.state import State
@@ -26,6 +27,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.llvm.machine import LoadedCode
+from glowpy.rounds import Rounds, Wiring
 from glowpy.sanitizer import Moment, Watch
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
@@ -33,6 +35,9 @@ from glowpy.support.symbolic import static
 __all__ = ["JitFunction"]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+_NO_TEAM = 0, 0
+"""In place of what computes units of work, and its context."""
 
 _MAX_PROGRAMS = 8
 """For so many extents, instructions with these are kept."""
@@ -70,10 +75,12 @@ class JitFunction(CompiledFunction):
         instrumented: IRFunction | None = None,
         timed: IRFunction | None = None,
         clock: Timed = "",
+        load_rounds: Callable[[], RunRounds] | None = None,
     ) -> None:
         """`instrumented` is the program whose instructions observers, or a watch, are told of; None where none are.
 
-        `timed` is the program whose instructions have stamps, and `clock` what they are of.
+        `timed` is the program whose instructions have stamps, and `clock` what they are of. `load_rounds` gives the
+        code that runs rounds of loops.
         """
         super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
@@ -82,7 +89,7 @@ class JitFunction(CompiledFunction):
         address = code.address(f"{image.entry}_bound")
         if not address:
             raise InternalError(f"machine code lacks the function {image.entry}_bound")
-        self._entry = _ENTRY(address)
+        self._entry, self._entry_address = _ENTRY(address), address
         self._constants = Constants(image.block, weights)
         self._callbacks = self._make_callbacks() if instrumented is not None else ()
         self._observed = threading.local()
@@ -114,6 +121,8 @@ class JitFunction(CompiledFunction):
             return [inst for f in functions for inst in f.at(dict(extents)).instructions]
 
         self._instructions_at = instructions_at
+        self._load_rounds = load_rounds
+        self._repetitions: dict[Wiring, Repetition | None] = {}
 
     @property
     def stamps(self) -> Array:
@@ -149,6 +158,25 @@ class JitFunction(CompiledFunction):
         finally:
             self._observed.watch = None
 
+    def advance(self, wiring: Wiring, rounds: Rounds, values: Mapping[str, Array]) -> bool:
+        """Runs the next rounds of a loop whose body this is, as many as it is for; False if there are none."""
+        if self._pointers or self.state_ports or self.supposed or self._load_rounds is None:
+            return False
+        if wiring not in self._repetitions:
+            own = self.image.table, self.image.symbols, len(_NO_TEAM)
+            self._repetitions[wiring] = repetition_of(self, wiring, *own)
+        repetition = self._repetitions[wiring]
+        if repetition is None:
+            return False
+        team = self._workers.team() if self._workers is not None else None
+        others = team.arguments if team is not None else _NO_TEAM
+        arena = self._taken_arena()
+        try:
+            areas = self._entry_address, self._constants.address, address_of(arena)
+            return repetition.advance(rounds, values, self._load_rounds(), areas, others)
+        finally:
+            self._arenas.append(arena)
+
     def _call(self, addresses: list[int], arena: Array, extents: Extents) -> Extents:
         numbers = self._no_numbers
         if self._lowest:
@@ -160,7 +188,7 @@ class JitFunction(CompiledFunction):
                 self._numbers = given, numbers
             addresses.append(ctypes.addressof(numbers))
         team = self._workers.team() if self._workers is not None else None
-        addresses += team.arguments if team is not None else (0, 0)
+        addresses += team.arguments if team is not None else _NO_TEAM
         table = self._table.pack(*addresses, *self._pointers)
         latest = self._arena  # which another thread may replace
         if latest is None or latest[0]() is not arena:

@@ -7,11 +7,11 @@ import os
 import weakref
 from typing import final
 
+from glowpy.backends.cpu.functions import load_functions
 from glowpy.backends.cpu.library import LIBJIT
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.executable import aligned_array
-from glowpy.llvm.machine import EXTERNAL, LoadedCode
-from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.llvm.machine import LoadedCode
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
@@ -111,30 +111,5 @@ def load_workers(threads: int, target: CpuTarget, *, use_cache: bool) -> Workers
         raise UserError(
             f"there are no threads for '{target.machine.triple}': expected threads=1, got {threads}"
         )
-    text = _module_text(f"i{target.pointer_bits}")
-    libraries = [LIBJIT.bitcode(target.variant)]
-    objects = compile_objects([text], target.machine, libraries, use_cache=use_cache)
-    return Workers(threads, load_objects(target.machine, objects))
-
-
-def _module_text(dim: str) -> str:
-    """A module that has the functions under visible names."""
-    lines = []
-    for name, types in _EXTERNAL.items():
-        result, _, arguments = types.format(dim=dim).partition(" ")
-        lines.append(f"declare {result} @{name}{arguments} {EXTERNAL}")
-    for name, types in _FUNCTIONS.items():
-        result, _, arguments = types.format(dim=dim).partition(" ")
-        names = [f"{type} %{index}" for index, type in enumerate(arguments.strip("()").split(", "))]
-        call = f"call {result} @libjit_workers_{name}({', '.join(names)})"
-        lines += [
-            f"declare {result} @libjit_workers_{name}{arguments}",
-            f"define {result} @workers_{name}({', '.join(names)}) nounwind {{",
-            *(
-                [f"  {call}", "  ret void"]
-                if result == "void"
-                else [f"  %result = {call}", f"  ret {result} %result"]
-            ),
-            "}",
-        ]
-    return "\n".join(lines) + "\n"
+    code = load_functions("workers", _FUNCTIONS, _EXTERNAL, target, use_cache=use_cache)
+    return Workers(threads, code)

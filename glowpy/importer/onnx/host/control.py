@@ -23,6 +23,7 @@ from glowpy.importer.onnx.bodies import (
 )
 from glowpy.importer.onnx.host.node import Body, HostNode, on_host
 from glowpy.importer.onnx.host.types import HostValue, dtype_of
+from glowpy.rounds import ENDLESS, Rounds
 from glowpy.support.errors import (
     FrozenError,
     NoRoomError,
@@ -65,44 +66,51 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
     loop_body(n)
     body = n.bodies["body"]
     ranks = [len(info.type.tensor_type.shape.dim) for info in n.graph("body").input[:2]]
-    shapes = [(1,) * rank for rank in ranks] if any(ranks) else []
+    counters = [(1,) * rank for rank in ranks]
 
     def compute(
         outer: Outer, limit: Array | None, condition: Array | None, *carried: HostValue
     ) -> tuple[HostValue, ...]:
         if limit is not None:
             check_rounds(_type(limit))
-        most = None if limit is None else int(limit.reshape(-1)[0])
-        goes_on = condition is None or _is_true(condition, "the condition")
-        state, round = list(carried), 0
-        axes = [0] * (len(body.output_types) - 1 - len(state))
-        rows: list[list[HostValue]] = []
-        while goes_on and (most is None or round < most):
-            given = [np.array(round, np.int64), np.array(goes_on)]
-            if shapes:
-                given = [a.reshape(shape) for a, shape in zip(given, shapes, strict=True)]
-            kept, *results = body([*given, *state], outer)
-            goes_on = _is_true(kept, "the next condition")
-            state = results[: len(state)]
-            if axes:
-                rows.append(results[len(state) :])
-            round += 1
-        if round:
-            return (*state, *_stacked(rows, axes))
-        first = [np.array(0, np.int64), np.array(True), *state]
-        return (*state, *_stacked_none(body, first, outer, axes))
+        most = ENDLESS if limit is None else int(limit.reshape(-1)[0])
+        axes = [0] * (len(body.output_types) - 1 - len(carried))
+        loop = Rounds([*carried], (), [[] for _ in axes], min(most, ENDLESS), counters)
+        loop.goes_on = condition is None or _is_true(condition, "the condition")
+        while not loop.is_over:
+            if body.advance(loop, outer):
+                continue
+            kept, *results = body(loop.inputs(), outer)
+            loop.goes_on = _is_true(kept, "the next condition")
+            _end_round(loop, results)
+        if loop.round:
+            return (*loop.state, *_stacked(loop, axes))
+        first = [np.array(0, np.int64), np.array(True), *loop.state]
+        return (*loop.state, *_stacked_none(body, first, outer, axes))
 
     return compute
 
 
-def _stacked(rows: Sequence[Sequence[HostValue]], axes: Sequence[int]) -> list[Array]:
-    """What each round gave, one after the other along a new axis."""
+def _end_round(loop: Rounds, results: Sequence[HostValue]) -> None:
+    """Notes what a round has given."""
+    count = len(loop.state)
+    loop.state = [*results[:count]]
+    for rows, item in zip(loop.stacked, results[count:], strict=False):
+        if not isinstance(item, np.ndarray):
+            raise UserError("expected tensors to stack, got a sequence, an optional or a map")
+        rows.append(item[np.newaxis])
+    loop.round += 1
+
+
+def _stacked(loop: Rounds, axes: Sequence[int]) -> list[Array]:
+    """What rounds gave, one after the other along a new axis."""
     results = []
-    for index, axis in enumerate(axes):
-        items = [row[index] for row in rows]
-        if len({item.shape for item in items}) != 1:
+    for rows, axis in zip(loop.stacked, axes, strict=True):
+        if len({part.shape[1:] for part in rows}) != 1:
             raise UserError("expected outputs of one shape in all rounds")
-        results.append(np.stack(items, normalize_axis(axis, items[0].ndim + 1)))
+        whole = np.concatenate(rows)
+        place = normalize_axis(axis, whole.ndim)
+        results.append(np.moveaxis(whole, 0, place).copy() if place else whole)
     return results
 
 
@@ -158,23 +166,22 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
     body = n.bodies["body"]
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[HostValue, ...]:
-        state, scanned = list(inputs[:num_states]), inputs[num_states:]
+        state, scanned = inputs[:num_states], inputs[num_states:]
         axes = [
             normalize_axis(axis, item.ndim) for (axis, _), item in zip(ins, scanned, strict=True)
         ]
         length = one_length([item.shape[axis] for axis, item in zip(axes, scanned, strict=True)])
-        rows: list[list[HostValue]] = []
-        for round in range(length):
-            slices = [
-                np.take(item, length - 1 - round if back else round, axis)
-                for item, axis, (_, back) in zip(scanned, axes, ins, strict=True)
-            ]
-            results = body([*state, *slices], outer)
-            state = results[:num_states]
-            rows.append(results[num_states:])
+        whole = [
+            _from_front(item, axis, backwards=back)
+            for item, axis, (_, back) in zip(scanned, axes, ins, strict=True)
+        ]
+        loop = Rounds([*state], whole, [[] for _ in outs], length, ())
+        while not loop.is_over:
+            if not body.advance(loop, outer):
+                _end_round(loop, body(loop.inputs(), outer))
         places = [axis for axis, _ in outs]
-        if rows:
-            stacked = _stacked(rows, places)
+        if length:
+            stacked = _stacked(loop, places)
         else:
             slices = [_slice_of_none(item, axis) for item, axis in zip(scanned, axes, strict=True)]
             stacked = _stacked_none(body, [*state, *slices], outer, places)
@@ -182,9 +189,15 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
             np.flip(item, axis) if back else item
             for item, (axis, back) in zip(stacked, outs, strict=True)
         ]
-        return (*state, *turned)
+        return (*loop.state, *turned)
 
     return compute
+
+
+def _from_front(item: Array, axis: int, *, backwards: bool) -> Array:
+    """What is scanned, along the first axis, and from its first element on."""
+    moved = np.moveaxis(item, axis, 0)
+    return np.ascontiguousarray(np.flip(moved, 0) if backwards else moved)
 
 
 @on_host("Scan", since=8)

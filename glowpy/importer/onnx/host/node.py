@@ -18,6 +18,7 @@ from glowpy.importer.onnx.attributes import NodeAttributes
 from glowpy.importer.onnx.host.graph import decoded
 from glowpy.importer.onnx.host.types import HostValue
 from glowpy.importer.onnx.stored import Stores
+from glowpy.rounds import Rounds
 from glowpy.support.errors import UserError
 
 __all__ = ["Body", "HostNode", "Rule", "number", "on_host", "rule_of", "ruled"]
@@ -34,6 +35,9 @@ class Body(Protocol):
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]
     ) -> list[HostValue]:
         """Its outputs for inputs, and for values around it by name."""
+
+    def advance(self, rounds: Rounds, outer: Mapping[str, HostValue]) -> bool:
+        """Computes the next rounds of a loop whose body it is, if several can be computed at once; False if not."""
 
 
 Rule: TypeAlias = Callable[["HostNode"], Callable[..., HostValue]]

@@ -1,0 +1,472 @@
+"""Many rounds of a loop in one call of machine code: libjit/src/rounds.c, and what it is told of a network.
+
+What shapes are in a round follows from those of the round before, by what types say: dimensions become steps of a small
+machine. Results have two memories, which rounds use in turn; one that is too small is replaced by one twice as large.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias, final
+
+import numpy as np
+
+from glowpy.backends.cpu.functions import load_functions
+from glowpy.backends.cpu.target import CpuTarget
+from glowpy.core.tensor import Array, address_of, allocated
+from glowpy.executable import CompiledFunction, Port
+from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.machine import LoadedCode
+from glowpy.rounds import Rounds, Wiring
+from glowpy.support.errors import InternalError, UserError
+from glowpy.support.symbolic import (
+    Atom,
+    Dim,
+    Quotient,
+    Symbol,
+    product,
+    substituted,
+    symbols_of,
+)
+
+__all__ = ["Repetition", "RunRounds", "load_rounds", "repetition_of"]
+
+_ENDED, _PAUSED, _OTHER_EXTENTS, _NO_ROOM, _WRONG_INDEX, _OTHER_ROWS, _FAILED = range(7)
+"""Why rounds stop."""
+_END, _CONSTANT, _EXTENT, _ADD, _MULTIPLY, _DIVIDE, _LEAST, _GREATEST = range(8)
+"""The steps that dimensions are computed by."""
+_DEPTH = 16
+"""So many numbers have room on the stack of those steps."""
+
+_PATIENCE, _PAUSE = 64, 0.02
+"""So many rounds are run at once at first, and more as long as they take less than so many seconds: Ctrl-C waits."""
+_LEAST_ROOM = 1 << 11
+"""Bytes that a memory has at first."""
+_FEW_ROWS = 64
+"""There is room for so many rows at first, if there may be as many."""
+
+_TABLES = {
+    "symbols": 1,
+    "lows": 1,
+    "highs": 1,
+    "found": 1,
+    "takes": 7,
+    "gives": 11,
+    "stacks": 4,
+    "saying": 2,
+    "checked": 2,
+    "steps": 2,
+    "before": 1,
+    "dims": 1,
+    "after": 1,
+    "rows": 1,
+    "tests": 1,
+    "number": 1,
+    "table": 1,
+}
+"""What follows the words of the context, and of how many words an entry is."""
+_COUNTED = ("found", "takes", "gives", "stacks", "saying", "checked", "tests")
+_WORDS = [
+    *("entry", "constants", "activations"),
+    *(
+        word
+        for name in _TABLES
+        for word in (name, f"num_{name}")
+        if word == name or name in _COUNTED
+    ),
+    *("num_symbols", "keep", "round", "limit", "patience", "parity", "goes_on"),
+]
+"""The words of what libjit/src/rounds.c calls rounds_t."""
+_AT = {name: place for place, name in enumerate(_WORDS)}
+
+_Entries: TypeAlias = list[tuple[int, ...]]
+
+_RUN = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p)
+
+RunRounds: TypeAlias = Callable[[int], int]
+"""Runs rounds as a context at an address says, and returns why they stop."""
+
+
+def load_rounds(target: CpuTarget, *, use_cache: bool) -> RunRounds:
+    """The function that runs rounds, compiled if the cache does not have it."""
+    functions = {"run": "{dim} (ptr)"}
+    external = {"memcpy": "ptr (ptr, ptr, {dim})"}
+    code = load_functions("rounds", functions, external, target, use_cache=use_cache)
+    function = _RUN(code.address("rounds_run"))
+
+    return partial(_called, code, function)
+
+
+def _called(code: LoadedCode, function: Callable[[int], int], context: int) -> int:
+    """What a function of some code returns; the code lives until then."""
+    del code
+    return function(context)
+
+
+class _Unfit(Exception):  # noqa: N818 - nothing is wrong
+    """Rounds of this loop are calls of their own."""
+
+
+def repetition_of(
+    function: CompiledFunction,
+    wiring: Wiring,
+    table: Sequence[str],
+    symbols: Sequence[Symbol],
+    num_others: int,
+) -> Repetition | None:
+    """What runs many rounds of a loop whose body is this function; None where each has to be a call of its own.
+
+    The entry point's table has the arrays of the placeholders `table`, then what `symbols` are if there are any, and
+    then so many other addresses.
+    """
+    try:
+        return Repetition(function, wiring, table, symbols, num_others)
+    except _Unfit:
+        return None
+
+
+@final
+class Repetition:
+    """Runs rounds of a loop whose body is a network. Immutable, and safe from several threads.
+
+    Attributes:
+        words: What the rounds are told before anything is known of a call.
+        addresses: Which of the words are addresses, as bytes from the first word.
+        starts: Where tables begin in these words.
+        rooms: Where results are in the memory that all of them have at first.
+        num_slots: How many arrays the table of the entry point has.
+        num_symbols: How many symbols there are.
+        ins: What a round takes.
+        outs: What a round gives.
+        givens: Places of these, by name.
+        wiring: How rounds follow from each other.
+    """
+
+    def __init__(
+        self,
+        function: CompiledFunction,
+        wiring: Wiring,
+        table: Sequence[str],
+        symbols: Sequence[Symbol],
+        num_others: int,
+    ) -> None:
+        """Raises _Unfit where a round has to be looked at by whoever calls."""
+        self.ins, self.outs, self.wiring = function.input_ports, function.output_ports, wiring
+        self.num_slots, self.num_symbols = len(table), len(symbols)
+        self.givens = {port.name: index for index, port in enumerate(self.outs)}
+        _check(wiring, self.ins, self.outs)
+        self._slots = {name: slot for slot, name in enumerate(table)}
+        self._places = {one.name: place for place, one in enumerate(symbols)}
+        self._steps = _Steps(self._places)
+        known = function.symbols
+        found = {one.name: one.high for one in symbols if one.name not in known}
+        takes, saying, checked = self._taken()
+        if len(saying) < len(known):
+            raise _Unfit
+        gives, dims = self._given(found)
+        tables: dict[str, _Entries] = {
+            "symbols": [(one.low,) for one in symbols],
+            "lows": [(one.low,) for one in symbols],
+            "highs": [(one.high,) for one in symbols],
+            "found": [(self._places[name],) for name in found],
+            "takes": takes,
+            "gives": gives,
+            "stacks": [(0, self.givens[name], 0, 0) for name in wiring.stacked],
+            "saying": saying,
+            "checked": checked,
+            "steps": self._steps.steps,
+            "before": [(0,)] * sum(len(port.type.shape) for port in self.ins),
+            "dims": dims,
+            "after": [(0,)] * len(dims),
+            "rows": [(-1,)] * len(dims),
+            "tests": [(self.givens[name],) for name in function.checks],
+            "number": [(0,)],
+            "table": [(0,)] * (len(table) + bool(symbols) + num_others),
+        }
+        words = [0] * len(_WORDS)
+        self.starts: dict[str, int] = {}
+        for name, entries in tables.items():
+            self.starts[name] = len(words)
+            words[_AT[name]] = len(words) * np.dtype(np.intp).itemsize
+            if name in _COUNTED:
+                words[_AT[f"num_{name}"]] = len(entries)
+            words += [word for entry in entries for word in entry]
+        words[_AT["num_symbols"]] = len(symbols)
+        words[_AT["keep"]] = self.givens[wiring.keep] if wiring.keep else -1
+        words[_AT["goes_on"]] = 1
+        self.words = np.array(words, np.intp)
+        self.addresses = np.array([_AT[name] for name in _TABLES])
+        self.rooms = np.arange(2 * len(self.outs)).reshape(-1, 2) * _LEAST_ROOM
+
+    def _taken(self) -> tuple[_Entries, _Entries, _Entries]:
+        """What a round takes; which extents say what symbols are, and which have to be something."""
+        takes: _Entries = []
+        saying: _Entries = []
+        checked: _Entries = []
+        place, said = 0, set[str]()
+        for port in self.ins:
+            maker = self.givens.get(self.wiring.makers.get(port.name, ""), -1)
+            size, rank = port.type.kind.dtype.itemsize, len(port.type.shape)
+            takes.append((0, self._slots[port.placeholder], maker, 0, rank, place, size))
+            for dim in port.type.shape:
+                one = None if isinstance(dim, int) else dim.symbol
+                if one is not None and one.name not in said:
+                    said.add(one.name)
+                    saying.append((place, self._places[one.name]))
+                else:
+                    checked.append((place, self._steps.place(dim)))
+                place += 1
+        return takes, saying, checked
+
+    def _given(self, most: Mapping[str, int]) -> tuple[_Entries, _Entries]:
+        """What a round gives, and its dimensions. `most` has the highest extents that it may find."""
+        gives: _Entries = []
+        dims: _Entries = []
+        places = {port.placeholder: index for index, port in enumerate(self.ins)}
+        for port in self.outs:
+            shape, size = port.type.shape, port.type.kind.dtype.itemsize
+            room = self._steps.place(product(_largest(dim, most) for dim in shape) * size)
+            own = self._slots[port.placeholder], places.get(port.placeholder, -1)
+            gives.append((0, 0, 0, 0, *own, len(shape), len(dims), size, room, 0))
+            dims += [(self._steps.place(dim),) for dim in shape]
+        return gives, dims
+
+    def advance(
+        self,
+        rounds: Rounds,
+        values: Mapping[str, Array],
+        run: RunRounds,
+        areas: tuple[int, int, int],
+        others: Sequence[int],
+    ) -> bool:
+        """Runs the next rounds, as many as this code is for; False if there are none.
+
+        Args:
+            rounds: Where the loop is, and then where it is.
+            values: What the next round takes, by name; what is scanned, with all its elements.
+            run: Runs rounds.
+            areas: Where the entry point, the constants and the working memory are.
+            others: What the entry point's table has after the addresses of arrays and of extents.
+        """
+        call = _Call(self, rounds, areas, others)
+        return call.take(values) and call.repeat(run)
+
+
+def _check(wiring: Wiring, ins: Sequence[Port], outs: Sequence[Port]) -> None:
+    """Raises _Unfit for values that are not of one type from round to round but for their extents."""
+    taken = {port.name: port.type for port in ins}
+    given = {port.name: port.type for port in outs}
+    names = [*wiring.stacked, *wiring.makers.values(), *(name for _, _, name in wiring.carried)]
+    names += [wiring.keep] if wiring.keep else []
+    if not given.keys() >= {*names} or len({port.placeholder for port in outs}) < len(outs):
+        raise _Unfit
+    for own, name in wiring.makers.items():
+        if own in taken:
+            before, after = taken[own], given[name]
+            if before.kind is not after.kind or before.rank != after.rank:
+                raise _Unfit
+    if wiring.keep:
+        keep = given[wiring.keep]
+        if keep.kind.dtype != np.bool_ or not keep.is_static or keep.count != 1:
+            raise _Unfit
+
+
+def _largest(dim: Dim, most: Mapping[str, int]) -> Dim:
+    """What a dimension is at most. Raises _Unfit where it is not known to grow with what is found."""
+    if isinstance(dim, int) or symbols_of([dim]).keys().isdisjoint(most):
+        return dim
+    for atoms, factor in dim.terms:
+        if factor < 0 or not all(isinstance(atom, Symbol) for atom in atoms):
+            raise _Unfit
+    return substituted(dim, most)
+
+
+@final
+class _Steps:
+    """Dimensions as steps over a stack, each dimension once."""
+
+    def __init__(self, places: Mapping[str, int]) -> None:
+        self._places = places
+        self._known: dict[Dim, int] = {}
+        self.steps: _Entries = []
+
+    def place(self, dim: Dim) -> int:
+        """Where the steps of a dimension begin. Raises _Unfit for one that is too deep."""
+        if dim not in self._known:
+            own, depth = [*self._sum(dim)], 0
+            for operation, _ in own:
+                depth += 1 if operation <= _EXTENT else -1
+                if depth > _DEPTH:
+                    raise _Unfit
+            self._known[dim] = len(self.steps)
+            self.steps += [*own, (_END, 0)]
+        return self._known[dim]
+
+    def _sum(self, dim: Dim) -> Iterator[tuple[int, int]]:
+        if isinstance(dim, int):
+            yield _CONSTANT, dim
+            return
+        for index, (atoms, factor) in enumerate(dim.terms):
+            parts = [self._atom(atom) for atom in atoms]
+            parts += [iter([(_CONSTANT, factor)])] if factor != 1 or not atoms else []
+            for place, part in enumerate(parts):
+                yield from part
+                if place:
+                    yield _MULTIPLY, 0
+            if index:
+                yield _ADD, 0
+
+    def _atom(self, atom: Atom) -> Iterator[tuple[int, int]]:
+        if isinstance(atom, Symbol):
+            yield _EXTENT, self._places[atom.name]
+            return
+        operation = _DIVIDE
+        if not isinstance(atom, Quotient):
+            operation = _LEAST if atom.name == "min" else _GREATEST
+        for index, part in enumerate(atom.parts):
+            yield from self._sum(part)
+            if index:
+                yield operation, 0
+
+
+@final
+class _Call:
+    """The rounds of one loop, in one call of machine code or several."""
+
+    def __init__(
+        self,
+        plan: Repetition,
+        rounds: Rounds,
+        areas: tuple[int, int, int],
+        others: Sequence[int],
+    ) -> None:
+        self._plan, self._rounds, self._first = plan, rounds, rounds.round
+        self._words = words = plan.words.copy()
+        self._address = address_of(words)
+        words[plan.addresses] += self._address
+        words[:3] = areas
+        words[_AT["round"]], words[_AT["limit"]] = rounds.round, rounds.most
+        table = plan.starts["table"] + plan.num_slots
+        if plan.num_symbols:
+            words[table] = words[_AT["symbols"]]
+            table += 1
+        words[table : table + len(others)] = others
+        self._gives = self._entries("gives")
+        self._shared = _memory(plan.rooms.size * _LEAST_ROOM)
+        self._gives[:, :2] = plan.rooms + address_of(self._shared)
+        self._gives[:, 2:4] = _LEAST_ROOM
+        self._stacks = self._entries("stacks")
+        self._arrays: list[Array] = []  # what the words have the addresses of
+        self._memories: dict[
+            tuple[int, int], Array
+        ] = {}  # of results that need more, by place and turn
+        self._areas: dict[int, Array] = {}  # of what is stacked
+
+    def _entries(self, name: str) -> Array:
+        start, width = self._plan.starts[name], _TABLES[name]
+        count = int(self._words[_AT[f"num_{name}"]])
+        return self._words[start : start + count * width].reshape(count, width)
+
+    def take(self, values: Mapping[str, Array]) -> bool:
+        """Tells where what the first round takes is; False for what this code does not take."""
+        plan = self._plan
+        scanned, number = plan.wiring.scanned, plan.wiring.number
+        extents: list[int] = []
+        addresses: list[int] = []
+        strides: list[int] = []
+        for port in plan.ins:
+            array = values[port.name]
+            shape = array.shape[1:] if port.name in scanned else array.shape
+            if array.dtype != port.type.kind.dtype or len(shape) != len(port.type.shape):
+                return False
+            extents += shape
+            if port.name == number:
+                addresses.append(int(self._words[_AT["number"]]))
+                strides.append(0)
+                continue
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                array = array.copy()
+            self._arrays.append(array)
+            stride = array.strides[0] if port.name in scanned else 0
+            addresses.append(address_of(array) + self._first * stride)
+            strides.append(stride)
+        entries = self._entries("takes")
+        entries[:, 0], entries[:, 3] = addresses, strides
+        start = plan.starts["before"]
+        self._words[start : start + len(extents)] = extents
+        return True
+
+    def repeat(self, run: RunRounds) -> bool:
+        """Runs rounds until something stops them, and tells where the loop is then; False if none was run."""
+        words, patience, reason = self._words, _PATIENCE, _PAUSED
+        while reason in (_PAUSED, _NO_ROOM):
+            words[_AT["patience"]] = patience
+            start = time.perf_counter()
+            reason = run(self._address)
+            if reason == _NO_ROOM:
+                self._grow(int(words[_AT["parity"]]))
+            elif time.perf_counter() - start < _PAUSE:
+                patience *= 4
+        if reason == _FAILED:
+            raise InternalError("compiled code returned an error in a loop")
+        if reason == _OTHER_ROWS:
+            raise UserError("expected outputs of one shape in all rounds")
+        if words[_AT["round"]] == self._first:
+            return False  # an index that is wrong is told by a call of its own
+        self._finish()
+        return True
+
+    def _grow(self, turn: int) -> None:
+        """Gives what is too small for the next round twice the room that it needs then."""
+        entries = self._gives.tolist()
+        for place, (port, entry) in enumerate(zip(self._plan.outs, entries, strict=True)):
+            room, needed = entry[2 + turn], entry[10]
+            if room < needed:
+                room = needed if port.type.is_static else 2 * needed
+                self._memories[place, turn] = memory = _memory(room)
+                self._gives[place, turn], self._gives[place, 2 + turn] = address_of(memory), room
+        left = self._rounds.most - int(self._words[_AT["round"]])
+        for place, (_, given, room, used) in enumerate(self._stacks.tolist()):
+            needed = entries[given][10]
+            if room < used + needed:
+                room = max(2 * room, used + needed * min(left, _FEW_ROWS))
+                memory = _memory(room)
+                if used:
+                    memory[:used] = self._areas[place][:used]
+                self._areas[place] = memory
+                self._stacks[place, 0], self._stacks[place, 2] = address_of(memory), room
+
+    def _finish(self) -> None:
+        """Tells where the loop is."""
+        rounds, plan = self._rounds, self._plan
+        words = self._words[: len(_WORDS)].tolist()
+        rounds.round, rounds.goes_on = words[_AT["round"]], bool(words[_AT["goes_on"]])
+        turn = 1 - words[_AT["parity"]]
+        for place, _, name in plan.wiring.carried:
+            given = plan.givens[name]
+            memory = self._memories.get((given, turn))
+            if memory is None:
+                start = int(plan.rooms[given, turn])
+                memory = self._shared[start : start + _LEAST_ROOM]
+            rounds.state[place] = self._array(given, (), memory)
+        count = rounds.round - self._first
+        for place, name in enumerate(plan.wiring.stacked):
+            memory = self._areas.get(place, self._shared)  # there is none for no elements
+            rounds.stacked[place].append(self._array(plan.givens[name], (count,), memory))
+
+    def _array(self, given: int, count: tuple[int, ...], memory: Array) -> Array:
+        """What the last round has given, or so many rounds."""
+        type = self._plan.outs[given].type
+        start = self._plan.starts["after"] + int(self._gives[given, 7])
+        shape = self._words[start : start + len(type.shape)].tolist()
+        return np.ndarray((*count, *shape), type.kind.dtype, memory)
+
+
+def _memory(size: int) -> Array:
+    """So many bytes of anything, at a multiple of the memory plan's alignment."""
+    block = allocated((size + ALIGNMENT,), np.uint8, zeros=False)
+    start = -address_of(block) % ALIGNMENT
+    return block[start : start + size]

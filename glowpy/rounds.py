@@ -1,0 +1,80 @@
+"""Rounds of a loop that a session runs: where it is, and how one round follows from another in what is compiled.
+
+A backend that can, computes many rounds in one call of machine code. Whoever runs the loop computes the others one by
+one, and the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glowpy.core.tensor import Array
+
+__all__ = ["ENDLESS", "Rounds", "Wiring"]
+
+ENDLESS = (1 << 62) - 1
+"""The most rounds of a loop that has no limit."""
+
+
+@dataclass
+class Rounds:
+    """A loop between two of its rounds.
+
+    Attributes:
+        state: What the next round gets from the one before it: arrays, or what else a session knows.
+        scanned: What has an element along its first axis for each round.
+        stacked: Of each value that is stacked, what rounds have given, with one axis more that counts these.
+        round: How many rounds have been.
+        most: How many there are at most.
+        goes_on: Whether a round has ended the loop.
+        counters: The shapes in which a round takes its number and that the loop goes on; none where it takes neither.
+    """
+
+    state: list[Any]
+    scanned: Sequence[Array]
+    stacked: list[list[Array]]
+    most: int
+    counters: Sequence[tuple[int, ...]]
+    round: int = 0
+    goes_on: bool = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no round any more."""
+        return not self.goes_on or self.round >= self.most
+
+    def inputs(self) -> list[Any]:
+        """What the next round takes."""
+        if not self.counters:
+            return [*self.state, *(whole[self.round, ...] for whole in self.scanned)]
+        number, truth = self.counters
+        return [np.full(number, self.round, np.int64), np.full(truth, True), *self.state]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How a round follows from the one before it, by the names of what compiled code takes and gives.
+
+    Attributes:
+        carried: What each of the state is called that changes: its place, what a round takes, if it does, and gives.
+        scanned: What a round takes an element of, in order; empty for what no round reads.
+        stacked: What is stacked.
+        number: What takes the number of the round; empty if nothing does.
+        keep: What says whether there is another round; empty where there always is.
+    """
+
+    carried: tuple[tuple[int, str, str], ...]
+    scanned: tuple[str, ...]
+    stacked: tuple[str, ...]
+    number: str
+    keep: str
+    makers: Mapping[str, str] = field(init=False, compare=False)
+    """What a round takes, to what the round before has given."""
+
+    def __post_init__(self) -> None:
+        makers = {taken: given for _, taken, given in self.carried if taken}
+        object.__setattr__(self, "makers", makers)
