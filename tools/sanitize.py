@@ -3,8 +3,8 @@
 Each network, of `tools.patterns` or of the tests' own generators, is compiled for ranges of its extents by the
 interpreter and the CPU backend, and some become bundles. All run at the lowest extents, at 1, at 2, at random ones
 and at the highest, while `glowpy.sanitizer` watches every run of instructions. What touches memory outside its
-operands is printed with the network's seed, and so is what ends the process: networks run in processes of their own,
-some at a time.
+operands is printed with the network's seed, and so is what ends the process, and results that rounding does not
+explain. Networks run in processes of their own, some at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import onnx
@@ -29,21 +30,19 @@ from glowpy.backend import Backend, CompileOptions
 from glowpy.bundling.make import random_inputs
 from glowpy.bundling.sanitize import extents_to_try, load_sanitized
 from glowpy.core.extents import symbols_of_types
-from glowpy.core.tensor import Array
 from glowpy.executable import Executable
 from glowpy.graph.function import Module
 from glowpy.support.errors import GlowError, UserError
 from glowpy.support.symbolic import symbol
 from tests.unit.networks import SearchingNetwork, SymbolicNetwork
 from tests.unit.open_networks import OpenNetwork
+from tools.exact import DifferenceError, compare, judged
 from tools.patterns.__main__ import PATTERNS
 from tools.patterns.network import Network
 from tools.patterns.trial import backend_for, eager
 
 _CHUNK = 40
 """So many networks run in a process: LLVM keeps some memory for each."""
-
-_TOLERANCE = 2e-3
 
 
 @dataclass(frozen=True)
@@ -115,24 +114,9 @@ def try_network(
             inputs = {p.name: by_placeholder[p.placeholder] for p in functions[0].input_ports}
             results = [function(inputs) for function in functions]
             counts["runs"] += len(results)
+            judge = cache(partial(judged, subject.build, by_placeholder))
             for other in results[1:]:
-                _compare(other, results[0], extents)
-
-
-def _compare(got: Mapping[str, Array], expected: Mapping[str, Array], extents: object) -> None:
-    """Raises AssertionError where a few elements are far off; `tools.patterns` judges more closely."""
-    for name, want in expected.items():
-        array = got[name]
-        if array.shape != want.shape:
-            raise AssertionError(f"{name} is {array.shape}, not {want.shape}, at {extents}")
-        if want.dtype.kind != "f" or not want.size:
-            continue
-        a, b = array.astype(np.float64), want.astype(np.float64)
-        both = np.isfinite(a) & np.isfinite(b)
-        scale = max(np.abs(b[both]).max(initial=0.0), 1e-6)
-        off = np.abs(a[both] - b[both]) > (_TOLERANCE if want.itemsize > 2 else 0.05) * scale
-        if off.mean() > 0.2 if off.size else False:
-            raise AssertionError(f"{name}: {off.sum()} of {off.size} differ at {extents}")
+                compare(other, results[0], judge)
 
 
 def run_chunk(seeds: range, bundled: frozenset[int], only: Sequence[str]) -> None:
@@ -148,7 +132,7 @@ def run_chunk(seeds: range, bundled: frozenset[int], only: Sequence[str]) -> Non
             try_network(seed, counts, bundled=seed in bundled, only=only)
         except (UserError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:  # fmt: skip
             refused = str(error).splitlines()[0][:120]
-        except (AssertionError, GlowError) as error:
+        except (DifferenceError, GlowError) as error:
             found = str(error).splitlines()[0]
         except Exception as error:  # noqa: BLE001 - whatever it is, it is to be reported
             frame = traceback.extract_tb(error.__traceback__)[-1]
