@@ -43,21 +43,37 @@ class CompileOptions:
         instrument: Call the compiled function's `observer` before and after every instruction.
         sanitize: Check after every run of instructions that it wrote nothing but its operands, and that results do not
             depend on other memory: see `glowpy.sanitizer`. Runs many times slower, by code that is otherwise the same.
+        stop_after: Leave out passes and rewrites that only make code better once so many steps have happened: see
+            `glowpy.steps`. None leaves out none.
+        disabled: Names of such passes to leave out.
+        recorded: Keep a record of the steps, `ctx.steps.log` of the compilation.
 
-    Raises UserError for both.
+    Raises UserError for `instrument` with `sanitize`, and for a negative number of steps.
     """
 
     verify_each: bool = False
     cache: bool = True
     instrument: bool = False
     sanitize: bool = False
+    stop_after: int | None = None
+    disabled: tuple[str, ...] = ()
+    recorded: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "disabled", tuple(self.disabled))
+        if self.stop_after is not None and self.stop_after < 0:
+            raise UserError(f"stop_after: expected at least 0 steps, got {self.stop_after}")
         if self.instrument and self.sanitize:
             raise UserError(
                 "expected either callbacks around instructions or a sanitizer around runs of them",
                 note="leave out one of instrument and sanitize",
             )
+
+    @property
+    def code_key(self) -> str:
+        """What of the options the graph and the IR depend on; empty for the defaults."""
+        chosen = {"stop_after": self.stop_after, "disabled": sorted(set(self.disabled))}
+        return "" if not any(value not in (None, []) for value in chosen.values()) else str(chosen)
 
 
 @dataclass(frozen=True)

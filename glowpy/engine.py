@@ -15,6 +15,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
+from glowpy.steps import Steps
 from glowpy.support.errors import UnsupportedError, UserError, expect_type
 from glowpy.support.limits import within_limits
 from glowpy.support.progress import report
@@ -141,8 +142,9 @@ def _reasons(node: Node, backend: Backend) -> tuple[str, ...]:
 
 
 def context(options: CompileOptions) -> PassContext:
-    """A pass context whose `evaluate` is the interpreter."""
-    return PassContext(evaluate, verify_each=options.verify_each)
+    """A pass context whose `evaluate` is the interpreter, with the steps that the options allow."""
+    steps = Steps(options.stop_after, options.disabled, options.recorded)
+    return PassContext(evaluate, verify_each=options.verify_each, steps=steps)
 
 
 def compilation(
@@ -194,7 +196,12 @@ def compile(
 
 
 def compile_or_recall(
-    key: str, build: Callable[[], Module | Function], backend: Backend, options: CompileOptions
+    key: str,
+    build: Callable[[], Module | Function],
+    backend: Backend,
+    options: CompileOptions,
+    *,
+    ctx: PassContext | None = None,
 ) -> CompiledFunction:
     """What the backend remembers under `key`; else what `build` gives, compiled, and remembered if the backend can.
 
@@ -203,14 +210,16 @@ def compile_or_recall(
         build: Makes the function, or a module with one. It is called only if nothing is remembered.
         backend: What to compile for.
         options: How to compile.
+        ctx: Watches the passes, if anybody does: then they run, whatever is remembered.
 
     Raises what `build` and `compile` raise.
     """
     remembers = backend.remembers(options)
-    if remembers and (recalled := backend.recall(key)) is not None:
+    key = f"{key} {options.code_key}".rstrip()
+    if remembers and ctx is None and (recalled := backend.recall(key)) is not None:
         report("recall", 1, 1)
         return recalled
-    function = compile(build(), backend, options)
+    function = compile(build(), backend, options, ctx=ctx)
     if remembers:
         backend.remember(key, function)
     return function

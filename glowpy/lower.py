@@ -57,6 +57,7 @@ class LowerPass(GraphPass):
 
     keeps: Callable[[Node], bool]
     name: ClassVar[str] = "lower"
+    is_required: ClassVar[bool] = True
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Lowers to the end; True iff anything was."""

@@ -20,10 +20,11 @@ from typing import ClassVar, Generic, TypeVar
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.rewrite import Rewriter, Rule
+from glowpy.graph.rewrite import Place, Rewriter, Rule, Stepping
 from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.verifier import verify_irfunction
+from glowpy.steps import Steps
 from glowpy.support.progress import report
 
 __all__ = [
@@ -50,10 +51,14 @@ class PassContext:
     """Computes values that need only constants. The engine injects the interpreter."""
     verify_each: bool = False
     """Verify after every pass."""
+    before_pass: Callable[[str, Function | IRFunction], None] | None = None
+    """Called before every pass with its name and what it will work on."""
     after_pass: Callable[[str, Function | IRFunction, bool], None] | None = None
     """Called after every pass with its name, what it worked on, and whether it changed it: printing, dumping.
 
     Rewrite passes that run as one are one pass here, `rewrite`."""
+    after_rewrite: Callable[[str, str, Function], None] | None = None
+    """Called after every rewrite with the names of its pass and of the node it was applied to, and the function."""
     explain: Callable[[str], None] | None = None
     """Takes the reasons rewrites give for not applying."""
     clock: Callable[[], float] = time.perf_counter
@@ -68,6 +73,20 @@ class PassContext:
     """How often they were applied."""
     refused: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
     """Why they were not, where they say that: by pass name, then by the names of function and node."""
+    steps: Steps = field(default_factory=Steps)
+    """Which changes may happen, and those that have."""
+
+    def allows(self, step: Stepping) -> bool:
+        """Whether a pass may run, or the next rewrite by its rules be applied. A required one always may."""
+        return step.is_required or self.steps.may_happen(step.name)
+
+    def rewritten(
+        self, step: Stepping, rule: str, f: Function, nodes: Sequence[Node], place: Place
+    ) -> None:
+        """Takes note of a rewrite that was applied: see `Steps.rewritten`."""
+        self.steps.rewritten(step.name, rule, f, nodes, place)
+        if self.after_rewrite is not None:
+            self.after_rewrite(step.name, nodes[0].name, f)
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
@@ -88,6 +107,8 @@ class Pass(ABC, Generic[T]):
     """A change of a function that keeps its meaning."""
 
     name: ClassVar[str] = ""
+    is_required: ClassVar[bool] = False
+    """Whether nothing runs without it, or other numbers come out: it cannot be disabled, nor stopped before."""
 
     def __init_subclass__(cls, *, is_named: bool = True) -> None:
         """Raises TypeError for a pass without a name; `is_named` is False for bases and for what is made of passes."""
@@ -149,9 +170,16 @@ class Pipeline(Pass[T], is_named=False):
 def _run_step(step: Pass[T], f: T, ctx: PassContext) -> bool:
     if isinstance(step, (Pipeline, Rewrites)):
         return step.run(f, ctx)
+    if not ctx.allows(step):
+        return False
+    if ctx.before_pass is not None:
+        ctx.before_pass(step.name, f)
+    before = ctx.steps.snapshot(f)
     with ctx.timed(step.name):
         changed = step.run(f, ctx)
     ctx.runs[step.name] += 1
+    if changed and not isinstance(step, RewritePass):  # whose rewrites are steps
+        ctx.steps.passed(step.name, f, before)
     if ctx.verify_each:
         _verify(f)
     if ctx.after_pass is not None:
@@ -205,7 +233,11 @@ class Rewrites(GraphPass):
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Applies the rules of all passes until none fits."""
+        if not ctx.allows(self) and not any(member.is_required for member in self.passes):
+            return False
         report(self.name)
+        if ctx.before_pass is not None:
+            ctx.before_pass(self.name, f)
         rewriter = _rewrite(f, self.passes, ctx)
         ctx.runs[self.name] += 1
         if ctx.verify_each:
@@ -220,7 +252,8 @@ class Rewrites(GraphPass):
 
 def _rewrite(f: Function, passes: Sequence[RewritePass], ctx: PassContext) -> Rewriter:
     check = verify_nodes if ctx.verify_each else None
-    rewriter = Rewriter(f, passes, check=check, clock=ctx.clock)
+    keeper = ctx if ctx.steps.is_asked or ctx.after_rewrite is not None else None
+    rewriter = Rewriter(f, passes, check=check, clock=ctx.clock, keeper=keeper)
     rewriter.run()
     for step, tried, applied in zip(passes, rewriter.tried, rewriter.applied, strict=True):
         ctx.tried[step.name] += tried

@@ -11,11 +11,14 @@ begin or end in the middle.
 
 from __future__ import annotations
 
+import difflib
 import gc
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.core.extents import check_bounds, check_known, unsupported
@@ -36,7 +39,7 @@ from glowpy.irgen import generate
 from glowpy.lower import LowerPass
 from glowpy.memory import check, plan
 from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
-from glowpy.passes import PassContext, Pipeline
+from glowpy.passes import Pass, PassContext, Pipeline
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
 
@@ -44,10 +47,13 @@ __all__ = [
     "Compilation",
     "Stage",
     "build_program",
+    "check_disabled",
+    "expect_pass",
     "generate_all",
     "generate_ir",
     "graph_recipe",
     "ir_recipe",
+    "passes_of",
     "plan_all",
     "plan_memory",
     "put_in_runs",
@@ -82,7 +88,9 @@ class Compilation:
         backend: What it is compiled for.
         options: How it is compiled.
         ctx: Runs constant nodes, verifies and reports as the options say; holds the seconds spent by every pass and
-            stage.
+            stage, and counts the steps.
+
+    Raises UserError for a disabled pass that the recipe does not have, or cannot do without.
     """
 
     def __init__(
@@ -92,6 +100,7 @@ class Compilation:
         self.backend = backend
         self.options = options
         self.ctx = ctx
+        check_disabled(options.disabled, backend)
 
     @cached_property
     def lowered(self) -> Function:
@@ -107,11 +116,16 @@ class Compilation:
 
     @cached_property
     def optimized(self) -> Function:
-        """What is lowered, in a module of its own: nodes that every backend knows."""
+        """What is lowered, in a module of its own: nodes that every backend knows.
+
+        The steps to it are counted by themselves; those of a network without functions that it calls are the first
+        steps to `lowered`.
+        """
         with _collector_paused():
             work = self.function.module.clone().function(self.function.name)
             verify_module(work.module)
-            run_on_all(optimizing(self.backend), work, self.ctx)
+            ctx = replace(self.ctx, steps=self.ctx.steps.afresh())
+            run_on_all(optimizing(self.backend), work, ctx)
         return work
 
     @cached_property
@@ -248,6 +262,41 @@ def graph_recipe(backend: Backend) -> Pipeline[Function]:
 def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
     """The passes over the IR, in order, before its runs are formed."""
     return Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes()))
+
+
+def passes_of(backend: Backend) -> dict[str, Pass[Any]]:
+    """Every pass of the recipes by its name; `rewrite` is those of them that run as one."""
+    passes: dict[str, Pass[Any]] = {}
+    work: list[Pass[Any]] = [Pipeline("calls", CALLS), graph_recipe(backend), ir_recipe(backend)]
+    for step in work:
+        if isinstance(step, Pipeline):
+            work += step.passes
+        else:
+            passes |= {member.name: member for member in (step, *step.flattened())}
+    return passes
+
+
+def expect_pass(name: str, backend: Backend) -> Pass[Any]:
+    """The pass of the recipes called `name`. Raises UserError, which says which name is the closest."""
+    passes = passes_of(backend)
+    if name not in passes:
+        closest = difflib.get_close_matches(name, passes, 1)
+        listing = f"glowpy opt --list --backend {backend.name} shows all passes"
+        raise UserError(
+            f"expected a pass of the {backend.name} backend, got '{name}'",
+            note=f"did you mean {closest[0]}? {listing}" if closest else listing,
+        )
+    return passes[name]
+
+
+def check_disabled(names: Collection[str], backend: Backend) -> None:
+    """Raises UserError for what is no pass of the recipes, or one that they cannot do without."""
+    for name in names:
+        if expect_pass(name, backend).is_required:
+            raise UserError(
+                f"the pass {name} cannot be disabled: without it networks do not run, or compute other numbers",
+                note="leave it out",
+            )
 
 
 def run_on_all(pipeline: Pipeline[Function], f: Function, ctx: PassContext) -> None:

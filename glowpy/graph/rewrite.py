@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol, TypeAlias, get_args, get_type_hints
@@ -34,7 +34,18 @@ from glowpy.graph.node import Node, NodeValue, value_of
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import UndecidedError
 
-__all__ = ["Replacement", "Rewriter", "Rule", "RuleOwner", "Why", "rule", "rule_where"]
+__all__ = [
+    "Keeper",
+    "Place",
+    "Replacement",
+    "Rewriter",
+    "Rule",
+    "RuleOwner",
+    "Stepping",
+    "Why",
+    "rule",
+    "rule_where",
+]
 
 Replacement: TypeAlias = NodeValue | Node | None
 """What a rule returns: the new value, the node itself if it was changed in place, or None."""
@@ -101,13 +112,39 @@ def rule_where(
     return lambda function: Rule(function, test)
 
 
-class RuleOwner(Protocol):
-    """A rewrite pass, as the engine sees it."""
+class Stepping(Protocol):
+    """What changes a function in steps, as who counts these sees it."""
 
     name: ClassVar[str]
+    is_required: ClassVar[bool]
+
+
+class RuleOwner(Stepping, Protocol):
+    """A rewrite pass, as the engine sees it."""
+
     rules: ClassVar[tuple[Rule, ...]]
     rewrites_quantized: ClassVar[bool]
     concerns: ClassVar[tuple[type[Node], ...]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What stands in the place of a node after a rewrite: a value, and the nodes that were created for it."""
+
+    value: NodeValue
+    created: Collection[Node]
+
+
+class Keeper(Protocol):
+    """What says whether a rewrite may be applied, and is told of each that was."""
+
+    def allows(self, step: Stepping) -> bool:
+        """Whether the next rewrite may be one by a rule of this pass."""
+
+    def rewritten(
+        self, step: Stepping, rule: str, f: Function, nodes: Sequence[Node], place: Place
+    ) -> None:
+        """Takes note of a rewrite: the node and what only it read are gone, or the node was changed in place."""
 
 
 _Bound: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
@@ -132,11 +169,13 @@ class Rewriter:
         *,
         check: Callable[[Function, Iterable[Node]], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        keeper: Keeper | None = None,
     ) -> None:
         self._f = f
         self._owners = owners
         self._check = check
         self._clock = clock
+        self._keeper = keeper
         self._rules: dict[type[Node], list[_Bound]] = {}
         self._stack: list[Node] = []
         self._pending: set[Node] = set()
@@ -208,11 +247,13 @@ class Rewriter:
 
     def _visit(self, node: Node, rules: list[_Bound], now: float) -> float:
         """Tries `rules` in order and applies the first that fits; returns the time when that is done."""
-        f, why = self._f, self._why
+        f, why, keeper = self._f, self._why, self._keeper
         before = f.num_nodes, f.module.num_constants
         quantized = node.SCHEMA.quant is Quantized.NUMBERS and node.result.type.quant is not None
         for position, (index, owner, function) in enumerate(rules):
-            if quantized and not owner.rewrites_quantized:
+            if (quantized and not owner.rewrites_quantized) or (
+                keeper is not None and not keeper.allows(owner)
+            ):
                 continue
             try:
                 replacement = function(owner, f, node, why)
@@ -223,11 +264,8 @@ class Rewriter:
             if why.reasons or self._refusals:
                 self._note(node, position)
             if replacement is not None:
-                created = f.newest(f.num_nodes - before[0])
-                try:
-                    self._apply(node, value_of(replacement), created)
-                except InternalError as error:
-                    raise _blamed(error, owner, function) from error
+                place = Place(value_of(replacement), f.newest(f.num_nodes - before[0]))
+                self._settle(node, place, owner, function)
                 self.applied[index] += 1
             start, now = now, self._clock()
             self.seconds[index] += now - start
@@ -245,7 +283,19 @@ class Rewriter:
             self._refusals[node, position] = self._why.reasons
             self._why.reasons = []
 
-    def _apply(self, node: Node, replacement: NodeValue, created: list[Node]) -> None:
+    def _settle(
+        self, node: Node, place: Place, owner: RuleOwner, function: Callable[..., Replacement]
+    ) -> None:
+        """Applies what a rule has returned, and tells whoever keeps count."""
+        try:
+            nodes = self._apply(node, place.value, place.created)
+        except InternalError as error:
+            raise _blamed(error, owner, function) from error
+        if self._keeper is not None:
+            self._keeper.rewritten(owner, function.__name__, self._f, nodes, place)
+
+    def _apply(self, node: Node, replacement: NodeValue, created: Collection[Node]) -> list[Node]:
+        """Puts the replacement in the place of the node; what is gone with the node, which comes first, or changed."""
         f, users = self._f, node.result.users
         self._budget -= 1
         if self._budget < 0:
@@ -262,6 +312,7 @@ class Rewriter:
         if replacement.node is not None:
             self._push((replacement.node,))
         self._push(changed)
+        return affected
 
     def _neighbours(self, nodes: Iterable[Node]) -> list[Node]:
         """What computed the operands of `nodes`, and who is now the only user of one of them."""

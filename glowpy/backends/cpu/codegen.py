@@ -27,7 +27,15 @@ from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, IfInst, LoopInst, SplatInst
+from glowpy.ir.insts_gen import (
+    CopyInst,
+    DefineInst,
+    ExtentsInst,
+    IfInst,
+    InsertTensorInst,
+    LoopInst,
+    SplatInst,
+)
 from glowpy.ir.liveness import lifetimes
 from glowpy.ir.printer import instruction_lines, placed, print_irfunction
 from glowpy.ir.run import Run
@@ -183,8 +191,7 @@ def _calls(
     inlined = 0
     for run in runs:
         head = run.head
-        written = [ref.value for inst in run.members for ref in inst.operands if ref.access.writes]
-        if written and all(value.type.is_empty for value in written):
+        if all(_writes_nothing(inst) for inst in run.members):
             continue
         if all(_is_immediate(inst, context) for inst in run.members):
             continue
@@ -232,6 +239,14 @@ def _stack_context(program: Program, kernels: Kernels, runs: Sequence[Run]) -> S
         return isinstance(base, WeightVar) or (bool(reads) and reads[-1] > last_of_run[inst])
 
     return StackContext(kernels.symbol, immediates, needed)
+
+
+def _writes_nothing(inst: Instruction) -> bool:
+    """Whether what an instruction writes, of which there is something, has no elements."""
+    if isinstance(inst, InsertTensorInst):
+        return inst.input.type.is_empty
+    written = list(inst.writes())
+    return bool(written) and all(value.type.is_empty for value in written)
 
 
 def _is_immediate(inst: Instruction, context: StackContext) -> bool:

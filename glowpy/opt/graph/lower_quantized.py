@@ -195,6 +195,7 @@ class LowerQuantizedPass(RewritePass):
     """
 
     name: ClassVar[str] = "lower-quantized"
+    is_required: ClassVar[bool] = True
     rewrites_quantized: ClassVar[bool] = True
 
     @rule

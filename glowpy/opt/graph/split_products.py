@@ -64,6 +64,7 @@ class SplitProductsPass(RewritePass):
     """
 
     name: ClassVar[str] = "split-products"
+    is_required: ClassVar[bool] = True
     concerns: ClassVar[tuple[type[Node], ...]] = (DequantizeNode,)
 
     @rule

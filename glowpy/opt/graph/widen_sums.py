@@ -43,6 +43,7 @@ class WidenSumsPass(GraphPass):
     """
 
     name: ClassVar[str] = "widen-sums"
+    is_required: ClassVar[bool] = True
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Follows every sum from where it is computed; True iff there was any in halves."""

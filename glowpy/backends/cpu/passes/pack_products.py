@@ -125,6 +125,7 @@ class PackProductsPass(RewritePass):
     chooser: Chooser = BY_MODEL
     low_memory: bool = False
     name: ClassVar[str] = "pack-products"
+    is_required: ClassVar[bool] = True
     rewrites_quantized: ClassVar[bool] = True
 
     @rule

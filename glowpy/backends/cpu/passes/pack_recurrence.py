@@ -68,6 +68,7 @@ class PackRecurrencePass(GraphPass):
     variant: Variant
     small: bool = False
     name: ClassVar[str] = "pack-recurrence"
+    is_required: ClassVar[bool] = True
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Packs every cell that the backend computes; True iff there was any."""

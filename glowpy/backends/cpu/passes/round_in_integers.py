@@ -51,6 +51,7 @@ class RoundInIntegersPass(RewritePass):
     """
 
     name: ClassVar[str] = "round-in-integers"
+    is_required: ClassVar[bool] = True
     rewrites_quantized: ClassVar[bool] = True
 
     @rule

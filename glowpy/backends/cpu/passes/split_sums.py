@@ -57,6 +57,7 @@ class SplitSumsPass(RewritePass):
     """
 
     name: ClassVar[str] = "split-sums"
+    is_required: ClassVar[bool] = True
     concerns = (ConvolutionNode, MatMulNode)
 
     @rule

@@ -42,6 +42,7 @@ class WidenHalvesPass(GraphPass):
 
     computes: Callable[[Operation], bool]
     name: ClassVar[str] = "widen-halves"
+    is_required: ClassVar[bool] = True
 
     def run(self, f: Function, ctx: PassContext) -> bool:
         """Widens every node that the backend computes in f32 only; True iff there was any."""

@@ -1,0 +1,244 @@
+"""Steps: the changes of one compilation, numbered; which of them may happen, and what became of every node.
+
+A step is a pass that changed something, or a rewrite that was applied. `PassContext.allows` asks whether the next one
+may happen, so a compilation can stop after any number of them: what is left out then are passes and rewrites that make
+code better, never those without which there is no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from glowpy.core.schema import Trait
+from glowpy.graph.function import Function, Module
+from glowpy.graph.node import Node, NodeValue, Use
+from glowpy.graph.rewrite import Place
+from glowpy.ir.inst import Instruction
+from glowpy.ir.irfunction import IRFunction
+from glowpy.ir.value import Value, WeightVar
+
+__all__ = ["Change", "Snapshot", "Step", "Steps"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one node, or of the instructions of that name, in a step.
+
+    Attributes:
+        name: What it was called before.
+        operator: What it computed.
+        successors: What stands in its place, by name: itself if it was changed; nothing if nobody read it.
+    """
+
+    name: str
+    operator: str
+    successors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change of a function.
+
+    Attributes:
+        number: Counted from 1 over a whole compilation.
+        name: The pass.
+        rule: The rule of a rewrite pass that was applied; empty for a whole pass.
+        function: What was changed.
+        node: What the rule was applied to, by the name that it had.
+        origin: Where in the model that came from: the name of a node.
+        changes: What became of nodes or instructions.
+        is_ir: Whether the function is one over buffers.
+    """
+
+    number: int
+    name: str
+    rule: str
+    function: str
+    node: str
+    origin: str
+    changes: tuple[Change, ...]
+    is_ir: bool = False
+
+    @property
+    def title(self) -> str:
+        """The pass, and the rule if it is a rewrite: `fold-transpose.cancel`."""
+        return f"{self.name}.{self.rule}" if self.rule else self.name
+
+
+@dataclass
+class Steps:
+    """Which steps may happen, how many have happened, and on demand a record of them.
+
+    Attributes:
+        last: The number of the last step that may happen; None if all may. Required passes always do.
+        disabled: Passes that may not run, by name.
+        recorded: Whether `log` is kept.
+        count: How many steps have happened.
+        log: They themselves.
+    """
+
+    last: int | None = None
+    disabled: Collection[str] = ()
+    recorded: bool = False
+    count: int = 0
+    log: list[Step] = field(default_factory=list)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether rewrites have to ask, and to tell: not if all may happen and nobody wants to know."""
+        return self.last is not None or self.recorded or bool(self.disabled)
+
+    def afresh(self) -> Steps:
+        """The same bounds for another compilation, of which nothing has happened."""
+        return Steps(self.last, self.disabled, self.recorded)
+
+    def may_happen(self, name: str) -> bool:
+        """Whether the next step may be one of an optional pass called `name`."""
+        return (self.last is None or self.count < self.last) and name not in self.disabled
+
+    def snapshot(self, f: Function | IRFunction) -> Snapshot | None:
+        """How things are before a pass, if that is to be recorded."""
+        return Snapshot(f) if self.recorded else None
+
+    def passed(self, name: str, f: Function | IRFunction, before: Snapshot | None) -> None:
+        """Counts a pass that has changed a function."""
+        self.count += 1
+        if before is not None:
+            changes = tuple(before.changes())
+            is_ir = isinstance(f, IRFunction)
+            self.log.append(Step(self.count, name, "", f.name, "", "", changes, is_ir))
+
+    def rewritten(
+        self, name: str, rule: str, f: Function, nodes: Sequence[Node], place: Place
+    ) -> None:
+        """Counts a rewrite: gone or changed are `nodes`, the one it was applied to and what only that read."""
+        self.count += 1
+        if not self.recorded:
+            return
+        root = nodes[0]
+        successors = tuple(computing(place.value, place.created))
+        changes = tuple(Change(n.name, n.SCHEMA.mnemonic, successors) for n in nodes)
+        origin = root.loc.node
+        self.log.append(Step(self.count, name, rule, f.name, root.name, origin, changes))
+
+
+def computing(value: NodeValue, created: Collection[Node]) -> list[str]:
+    """What a new value is and, where that only moves elements, what else was created that computes them, by name."""
+    names = [value.producer.name]
+    work = [value]
+    while work:
+        node = work.pop().node
+        if node is None or node not in created or not node.has(Trait.SHAPE_ONLY):
+            continue
+        for source in node.inputs:
+            if source.node is not None and source.node in created:
+                names.append(source.producer.name)
+                work.append(source)
+    return list(dict.fromkeys(names))
+
+
+class Snapshot:
+    """What there is before a pass, to say afterwards what became of it.
+
+    A pass says nothing of its changes. What stands in the place of a node is what is read now where its results were
+    read; for what only nodes read that are gone as well, what stands in their place; and for a node of a function that
+    was put in the place of its call, the copy, which has the place of the node in the model.
+    """
+
+    def __init__(self, f: Function | IRFunction) -> None:
+        self._graph = _GraphSnapshot(f.module) if isinstance(f, Function) else None
+        self._ir = None if isinstance(f, Function) else _IRSnapshot(f)
+
+    def changes(self) -> Iterator[Change]:
+        """What became of everything that is no more."""
+        if self._graph is not None:
+            yield from self._graph.changes()
+        elif self._ir is not None:
+            yield from self._ir.changes()
+
+
+class _GraphSnapshot:
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._names: dict[Node, str] = {}
+        self._uses: dict[Node, list[list[Use]]] = {}
+        for f in module.functions:
+            for node in f.topological():
+                self._names[node] = node.name
+                self._uses[node] = [result.uses for result in node.results]
+
+    def changes(self) -> Iterator[Change]:
+        """Users come before what they use: what stands in their place is known by then."""
+        now = {node: None for f in self._module.functions for node in f.nodes}
+        created = {node: None for node in now if node not in self._names}
+        copies: dict[object, list[str]] = {}
+        for node in created:
+            copies.setdefault((node.loc, type(node)), []).append(node.name)
+        places: dict[Node, tuple[str, ...]] = {}
+        for node in reversed(self._names):
+            if node not in now:
+                names = dict.fromkeys(self._successors(node, now, created, places))
+                copied = copies.get((node.loc, type(node)), ()) if node.loc else ()
+                places[node] = tuple(names) or tuple(copied)
+        for node, name in self._names.items():
+            if node in places:
+                yield Change(name, node.SCHEMA.mnemonic, places[node])
+            elif node.name != name:
+                yield Change(name, node.SCHEMA.mnemonic, (node.name,))
+
+    def _successors(
+        self,
+        node: Node,
+        now: Collection[Node],
+        created: Collection[Node],
+        places: Mapping[Node, tuple[str, ...]],
+    ) -> Iterator[str]:
+        for user, index in (use for uses in self._uses[node] for use in uses):
+            if user in now:
+                values = dict(user.operands())
+                if index in values and values[index].node is not node:
+                    yield from computing(values[index], created)
+            else:
+                yield from places.get(user, ())
+
+
+class _IRSnapshot:
+    def __init__(self, f: IRFunction) -> None:
+        self._f = f
+        self._operators: dict[str, str] = {}
+        self._read: dict[str, list[Value]] = {}
+        self._written: dict[str, list[Value]] = {}
+        for inst in _computing(f):
+            self._operators.setdefault(inst.name, inst.SCHEMA.mnemonic)
+            self._read.setdefault(inst.name, []).extend(value.base for value in inst.reads())
+            self._written.setdefault(inst.name, []).extend(value.base for value in inst.writes())
+
+    def changes(self) -> Iterator[Change]:
+        """A node may become several instructions of one name: it is gone when all of them are."""
+        now = dict.fromkeys(inst.name for inst in _computing(self._f))
+        gone = [name for name in self._operators if name not in now]
+        if not gone:
+            return
+        writers, readers = _inverted(self._written), _inverted(self._read)
+        for name in gone:
+            results = self._written[name]
+            is_read = any(isinstance(one, WeightVar) or one in readers for one in results)
+            sources = [w for one in self._read[name] for w in writers.get(one, ()) if w in now]
+            later = [r for one in results for r in readers.get(one, ()) if r in now]
+            names = tuple(dict.fromkeys(sources or later)) if is_read else ()
+            yield Change(name, self._operators[name], names)
+
+
+def _computing(f: IRFunction) -> list[Instruction]:
+    """The instructions that touch elements."""
+    return [inst for inst in f.instructions if not inst.has(Trait.MEMORY)]
+
+
+def _inverted(values: Mapping[str, Sequence[Value]]) -> dict[Value, list[str]]:
+    """The names of the instructions by the buffers that they are about."""
+    names: dict[Value, list[str]] = {}
+    for name, buffers in values.items():
+        for buffer in buffers:
+            names.setdefault(buffer, []).append(name)
+    return names
