@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def bundle(
     backend: CpuBackend | None = None,
     *,
     ctx: PassContext | None = None,
+    compiling: CompileOptions | None = None,
 ) -> Bundle:
     """Writes a bundle of one or several networks.
 
@@ -53,18 +55,20 @@ def bundle(
         options: What the bundle is made of.
         backend: For which machine; this one if absent.
         ctx: Where times go.
+        compiling: Which passes and rewrites are left out, if any are; steps are counted over all networks.
 
     Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget, for channels last of
     what is no input or output, or of a wrong rank, and for integer ports of a model that is not quantized.
     """
     chosen = backend or CpuBackend()
-    passes = ctx or context(CompileOptions())
+    chosen_steps = compiling or CompileOptions()
+    passes = ctx or context(chosen_steps)
     functions = _entry_points(model, options)
     for f in functions.values():
         _expect_bounds(f)
-    compiling = CompileOptions(instrument=bool(options.instrument))
+    how = replace(chosen_steps, instrument=bool(options.instrument))
     programs = {
-        name: compilation(f, chosen, compiling, ctx=passes).program for name, f in functions.items()
+        name: compilation(f, chosen, how, ctx=passes).program for name, f in functions.items()
     }
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -72,7 +76,13 @@ def bundle(
             golden = {
                 name: _golden(f, programs[name], options.selftest) for name, f in functions.items()
             }
-    identity = {"glowpy": _version(), "fingerprint": model_fingerprint(model, options, chosen)}
+    key = chosen_steps.code_key
+    identity = {
+        "glowpy": _version(),
+        "fingerprint": model_fingerprint(model, options, chosen, key),
+    }
+    if key:
+        identity["left_out"] = key
     with passes.timed("bundle"):
         return build_bundle(
             programs, Path(directory), options, chosen, identity=identity, golden=golden
@@ -80,12 +90,18 @@ def bundle(
 
 
 def model_fingerprint(
-    model: Module | Mapping[str, Module], options: BundleOptions, backend: CpuBackend
+    model: Module | Mapping[str, Module],
+    options: BundleOptions,
+    backend: CpuBackend,
+    left_out: str = "",
 ) -> str:
-    """What the manifest of an up-to-date bundle of this model says as its `fingerprint`."""
+    """What the manifest of an up-to-date bundle of this model says as its `fingerprint`.
+
+    `left_out` says which passes and rewrites were, as `CompileOptions.code_key`.
+    """
     modules = {"": model} if isinstance(model, Module) else model
     text = "".join(f"{name}\n{print_module(module)}" for name, module in modules.items())
-    makers = f"{_version()} {backend.name} {package_of(backend.name)}"
+    makers = f"{_version()} {backend.name} {package_of(backend.name)}{left_out}"
     return bundle_fingerprint(hashlib.sha256(text.encode()).hexdigest(), options, backend, makers)
 
 
@@ -101,7 +117,8 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
             f"it was made by a backend '{stored.backend}' that makes machine code, which this one does not",
             loc=Loc(str(directory)),
         )
-    now = model_fingerprint(model, stored.options, cls(stored.cpu_options))
+    left_out = str(stored.manifest.get("left_out", ""))
+    now = model_fingerprint(model, stored.options, cls(stored.cpu_options), left_out)
     reasons = stored.damage()
     if stored.manifest["fingerprint"] != now:
         maker, here = stored.manifest["glowpy"], _version()

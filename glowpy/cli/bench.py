@@ -37,6 +37,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import print_json, progress
+from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import warn_of_tuning
 from glowpy.cli.values import value_option
@@ -130,6 +131,7 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @backend_option("cpu")
 @settings_option()
 @computing_options()
+@pass_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def bench(
     models: tuple[str, ...],
@@ -155,6 +157,7 @@ def bench(
     settings: tuple[str, ...],
     cpu_options: CpuOptions,
     as_json: bool,
+    passes: PassOptions,
 ) -> None:
     """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
 
@@ -171,7 +174,7 @@ def bench(
     if "-" in (html, trace):
         raise UserError("expected files for --html and --trace", note="./- is a file")
     count, chosen = _processors(threads, core, clock)
-    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock)
+    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock, passes)
     options = replace(cpu_options, threads=count)
     own = machine_code_backend(backend, options, settings)
     twin = machine_code_backend(backend, replace(options, tune=None, timed=clock), settings)

@@ -32,6 +32,7 @@ from glowpy.cli.bench_peers import Contestant, loaded, nothing
 from glowpy.cli.compare import compare
 from glowpy.cli.model import Source, is_text, read_inputs
 from glowpy.cli.output import progress
+from glowpy.cli.pass_options import PassOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
@@ -71,6 +72,7 @@ class Plan:
         threads: How many threads compute, of other runtimes too.
         core: What the process is pinned to; None for wherever it may run.
         clock: A name of CLOCKS.
+        passes: Which passes happen, and what is shown of them.
     """
 
     seconds: float
@@ -82,6 +84,7 @@ class Plan:
     threads: int
     core: int | None
     clock: str
+    passes: PassOptions = field(default_factory=PassOptions)
 
 
 @dataclass(frozen=True)
@@ -286,10 +289,13 @@ def measure(
     """
     before = len(backend.tuned)
     with progress(f"compiling {source.path}"):
-        stages = compilation(source.function, backend)
+        options = plan.passes.on(CompileOptions())
+        ctx = plan.passes.context(options, backend)
+        stages = compilation(source.function, backend, options, ctx=ctx)
         program, compiled = stages.program, stages.compiled
         timed = None if twin is None else twin.compile(program, CompileOptions())
-        called = called_multiply_adds(stages.optimized)
+        called = called_multiply_adds(compilation(source.function, backend).optimized)
+    plan.passes.report(ctx)
     feeds = read_inputs(
         *(plan.inputs, source.ports, plan.seed, source.path, source.state_ports, source.known)
     )

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import click
 
+from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
@@ -28,6 +29,7 @@ from glowpy.cli.backends import (
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import constants_option, load_model, state_option
 from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
 from glowpy.cli.values import value_option
@@ -77,6 +79,7 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
     ),
     names=("optimize",),
 )
+@pass_options()
 @click.option("--api", type=click.Choice(get_args(Api)), default="static", show_default=True)
 @click.option("--emit", type=click.Choice(get_args(Emit)), default="obj", show_default=True)
 @click.option(
@@ -126,6 +129,7 @@ def bundle(
     as_json: bool,
     backend: str,
     cpu_options: CpuOptions,
+    passes: PassOptions,
     **rest: Any,
 ) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
@@ -160,8 +164,13 @@ def bundle(
         **rest,
     )
     bound = machine_code_backend(backend, cpu_options)
+    compiling = passes.on(CompileOptions())
+    ctx = passes.context(compiling, bound)
     with progress(f"bundling {options.name}"):
-        written = make_bundle(loaded, output or Path(), options, bound)
+        written = make_bundle(
+            loaded, output or Path(), options, bound, ctx=ctx, compiling=compiling
+        )
+    passes.report(ctx)
     (_print_json if as_json else _print)(written, tuning_of(bound))
 
 

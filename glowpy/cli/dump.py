@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from glowpy.backend import Backend
+from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import (
     backend_option,
@@ -23,6 +23,7 @@ from glowpy.cli.model import (
     state_option,
 )
 from glowpy.cli.output import progress
+from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.cli.values import value_option
@@ -63,6 +64,7 @@ __all__ = ["dump"]
 @settings_option()
 @target_options()
 @computing_options()
+@pass_options()
 @click.option(
     "--save-constants",
     type=OutputFile(binary=True),
@@ -83,6 +85,7 @@ def dump(
     cpu_options: CpuOptions,
     save_constants: str | None,
     output: str,
+    passes: PassOptions,
 ) -> None:
     """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
 
@@ -103,20 +106,25 @@ def dump(
       glowpy dump model.onnx -o model.glow --save-constants model.npz
       glowpy dump model.onnx --stage strategy --target rpi4 --format json
       glowpy dump model.onnx --stage strategy --tune 0
+      glowpy dump model.onnx --stage lowered --stop-after 12 --print-after cse
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state, values)
     bound = bound_backend(backend, cpu_options, settings)
+    options = passes.on(CompileOptions())
+    ctx = passes.context(options, bound)
     if form == "onnx":
         with progress(f"{chosen} of {model}"):
-            _write_onnx(compilation(choose_function(module, name), bound), chosen, output)
+            stages = compilation(choose_function(module, name), bound, options, ctx=ctx)
+            _write_onnx(stages, chosen, output)
+        passes.report(ctx)
         return
     with progress(f"{chosen} of {model}"):
         if chosen is Stage.GRAPH and form == "text" and not name:
             text = print_module(module)
         else:
-            stages = compilation(choose_function(module, name), bound)
+            stages = compilation(choose_function(module, name), bound, options, ctx=ctx)
             text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
             if chosen is not Stage.GRAPH:
                 is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
@@ -125,6 +133,7 @@ def dump(
         write = write_named_constants if chosen is Stage.IR else write_constants
         write(save_constants, module.constants)
     _say_tuning(bound, chosen)
+    passes.report(ctx)
     write_text(output, text)
 
 

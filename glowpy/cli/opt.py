@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import click
 
 from glowpy.backend import CompileOptions
@@ -14,13 +12,10 @@ from glowpy.cli.files import read_constants, read_text
 from glowpy.cli.model import constants_option
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.output import print_table
+from glowpy.cli.pass_options import PassOptions, pass_options, summary_of
 from glowpy.cli.verb import Verb
-from glowpy.engine import context
-from glowpy.graph.function import Function
-from glowpy.graph.printer import print_module
-from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.printer import print_irfunction
 from glowpy.passes import Pass
+from glowpy.recipe import check_disabled
 from glowpy.support.errors import UserError
 
 __all__ = ["opt"]
@@ -31,7 +26,7 @@ def _complete_pass(ctx: click.Context, param: click.Parameter, incomplete: str) 
     del param
     options = CpuOptions(str(ctx.params.get("target") or ""))
     passes = OptDriver(bound_backend(chosen_backend(ctx), options)).passes
-    return beginning({name: _summary(item) for name, item in passes.items()}, incomplete)
+    return beginning({name: summary_of(item) for name, item in passes.items()}, incomplete)
 
 
 def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
@@ -46,6 +41,7 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "-p",
     "--passes",
+    "names",
     default="",
     help="Names of passes with commas between them.",
     shell_complete=_complete_passes,
@@ -59,31 +55,21 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
     shell_complete=complete_target,
     help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
 )
-@click.option("--verify-each", is_flag=True, help="Verify after every pass.")
-@click.option(
-    "--print-after",
-    multiple=True,
-    metavar="PASS",
-    help="Print what this pass left.",
-    shell_complete=_complete_pass,
-)
-@click.option("--explain", is_flag=True, help="Say why rewrites did not apply.")
+@pass_options()
 @click.option("--list", "listing", is_flag=True, help="List all passes and stop.")
 def opt(
     file: str | None,
-    passes: str,
+    names: str,
     constants: str,
     backend: str,
     settings: tuple[str, ...],
     target: str,
-    verify_each: bool,
-    print_after: tuple[str, ...],
-    explain: bool,
     listing: bool,
+    passes: PassOptions,
 ) -> None:
     """Runs passes on FILE (a graph or an IR function as text; - for standard input) and prints the result.
 
-    What --print-after and --explain say goes to standard error.
+    What --print-before, --print-after, --time-passes and --explain say goes to standard error.
 
     Examples:
       glowpy opt --list
@@ -92,41 +78,27 @@ def opt(
       glowpy opt model.glow --constants model.npz -p constant-fold
       glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
-    driver = OptDriver(bound_backend(backend, CpuOptions(target), settings))
+    bound = bound_backend(backend, CpuOptions(target), settings)
+    driver = OptDriver(bound)
     if listing:
-        rows = [[name, _summary(item)] for name, item in driver.passes.items()]
+        rows = [[name, summary_of(item)] for name, item in driver.passes.items()]
         print_table("", ["pass", "what it does"], rows)
         return
     if file is None:
         raise UserError("expected a file to work on", note="- reads standard input")
-    names = [name.strip() for name in passes.split(",") if name.strip()]
-    for name in names:
+    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    for name in chosen:
         driver.named(name)
-    for name in print_after:
-        if name not in names or not isinstance(driver.passes[name], Pass):
-            raise UserError(
-                f"--print-after: expected a pass that -p names, got '{name}'",
-                note="a stage such as irgen shows what it makes when it is the last",
-            )
-    ctx = context(CompileOptions(verify_each=verify_each))
-    if explain:
-        ctx.explain = lambda reason: click.echo(reason, err=True)
-    if print_after:
-        ctx.after_pass = lambda name, f, changed: _print_after(print_after, name, f, changed)
+    for option, printed in (("before", passes.print_before), ("after", passes.print_after)):
+        for name in printed:
+            if name != "all" and (name not in chosen or not isinstance(driver.passes[name], Pass)):
+                raise UserError(
+                    f"--print-{option}: expected a pass that -p names, got '{name}'",
+                    note="a stage such as irgen shows what it makes when it is the last",
+                )
+    check_disabled(passes.disabled, bound)
+    ctx = passes.plain_context(CompileOptions())
     shown = "<stdin>" if file == "-" else file
     blobs = read_constants(constants) if constants else {}
-    click.echo(driver.run(read_text(file), shown, names, ctx, blobs), nl=False)
-
-
-def _summary(item: object) -> str:
-    """The first line of a pass's docstring."""
-    return (inspect.getdoc(item) or "").partition("\n")[0]
-
-
-def _print_after(
-    shown: tuple[str, ...], name: str, f: Function | IRFunction, changed: bool
-) -> None:
-    if name not in shown:
-        return
-    text = print_module(f.module) if isinstance(f, Function) else print_irfunction(f)
-    click.echo(f"// after {name}{'' if changed else ' (no change)'}\n{text}", nl=False, err=True)
+    click.echo(driver.run(read_text(file), shown, chosen, ctx, blobs), nl=False)
+    passes.report(ctx)

@@ -38,6 +38,7 @@ from glowpy.cli.model import (
 )
 from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
 from glowpy.cli.output import progress
+from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_ir import is_ir, run_ir
@@ -114,6 +115,7 @@ _STEPS = 16
     help="Threads that compute; 0 for every processor.",
 )
 @computing_options()
+@pass_options()
 @click.option(
     "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
 )
@@ -162,6 +164,7 @@ def run_model(
     operand_folder: Path | None,
     sanitize: bool,
     as_json: bool,
+    passes: PassOptions,
     **rest: Any,
 ) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
@@ -177,6 +180,7 @@ def run_model(
       glowpy run model.onnx --help-model
       glowpy run model.onnx --prepare batch=1..32 --prepare length=1..512
       glowpy run model.onnx --instrument-debug operands
+      glowpy run model.onnx --check-with interpreter --stop-after 12
       glowpy run model.ir --constants model.npz
     """
     if help_model:
@@ -193,9 +197,9 @@ def run_model(
     if observers and sanitize:
         option = "--instrument-ir" if instrument_ir else "--instrument-debug"
         raise UserError(f"expected at most one of {option} and --sanitize")
-    options = CompileOptions(instrument=bool(observers), sanitize=sanitize)
+    options = passes.on(CompileOptions(instrument=bool(observers), sanitize=sanitize))
     source = Source(model, shapes, constants, name, backend, state, inputs=inputs, values=values)
-    run = _run(source, seed, bound, observers, options, repeat, start)
+    run = _run(source, seed, bound, observers, options, repeat, start, passes)
     tuned = tuning_of(bound)
     report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
     report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
@@ -209,23 +213,26 @@ def _run(
     options: CompileOptions,
     repeat: int,
     start: float,
+    passes: PassOptions,
 ) -> Run:
     """Runs whatever kind of model it is; `start` is when the command began."""
     model, inputs, shapes = source.path, source.inputs, source.shapes
     how = (seed, backend, observers, options, repeat)
     if is_ir(model):
-        given = {"--shape": shapes, "--state": source.state, "--function": source.name}
-        given["--value"] = source.values
+        given: dict[str, object] = {"--shape": shapes, "--state": source.state}
+        given |= {"--function": source.name, "--value": source.values, **passes.given}
         return run_ir(model, source.constants, inputs, *how, given)
     opened = open_onnx(model, source.constants)
     if isinstance(opened, HostModel):
         _refuse(source.state, source.name)
+        _refuse_watching(passes)
         return run_hosted(opened, inputs, shapes, source.values, *how)
     try:
-        return _run_compiled(replace(source, opened=opened), *how, start)
+        return _run_compiled(replace(source, opened=opened), *how, start, passes)
     except (RoundsError, ValueNeededError) as error:
         if opened is None or source.state:
             raise
+        _refuse_watching(passes)
         return run_hosted(by_rounds(opened, error), inputs, shapes, source.values, *how)
 
 
@@ -248,6 +255,15 @@ def _refuse(state: Sequence[str], name: str) -> None:
         )
     if name:
         raise UserError("--function: an ONNX file has one", note="leave out --function")
+
+
+def _refuse_watching(passes: PassOptions) -> None:
+    """Raises UserError for options about passes of which a model that a session runs has many compilations."""
+    for option in passes.watching:
+        raise UserError(
+            f"{option}: expected one network, got a model that is compiled in parts while it runs",
+            note="--stop-after and --disable-pass hold for all of them",
+        )
 
 
 def _tolerances(
@@ -278,10 +294,11 @@ def _run_compiled(
     options: CompileOptions,
     repeat: int,
     start: float,
+    passes: PassOptions,
 ) -> Run:
     """Runs a network of numbers; `start` is when the command began."""
     read = partial(read_inputs, source.inputs, seed=seed, model=source.path, values=source.known)
-    compiled, feeds, begun = _compiled(source, backend, options, read)
+    compiled, feeds, begun = _compiled(source, backend, options, read, passes)
     compiled.observer = Observers(observers)
     compile_seconds = time.perf_counter() - start
     outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
@@ -305,6 +322,7 @@ def _compiled(
     backend: Backend,
     options: CompileOptions,
     read: Callable[..., dict[str, Array]],
+    passes: PassOptions,
 ) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
     """What to run, what to run it on, and how far each stage was when it began.
 
@@ -316,8 +334,11 @@ def _compiled(
         feeds.update(read(source.ports, state=source.state_ports))
         return source.function
 
+    ctx = passes.context(options, backend) if passes.is_watched else None
     with progress(f"compiling {source.path}") as begun:
-        compiled = compile_or_recall(source.key, build, backend, options)
+        compiled = compile_or_recall(source.key, build, backend, options, ctx=ctx)
+    if ctx is not None:
+        passes.report(ctx)
     if "recall" in begun:
         feeds = read(compiled.input_ports, state=compiled.state_ports)
     return compiled, feeds, begun
