@@ -34,11 +34,11 @@ def network() -> Module:
     bias = module.create_constant("bias", np.zeros(8, np.float32))
     window = ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)
     conv = f.create_convolution("conv", nhwc, weights, bias, *window)
-    parameters = [
+    scale, offset, mean, variance = (
         module.create_constant(name, rng.random(8, np.float32) + 0.5)
         for name in ("scale", "offset", "mean", "variance")
-    ]
-    norm = f.create_batch_normalization("norm", conv, *parameters, 3, 1e-5)
+    )
+    norm = f.create_batch_normalization("norm", conv, scale, offset, mean, variance, 3, 1e-5)
     relu = f.create_relu("relu", norm)
     other = f.create_sigmoid("other", f.create_exp("unread", f.create_relu("again", norm)))
     both = f.create_concat("both", [relu, other], 3)
@@ -59,7 +59,7 @@ def expected() -> Array:
 
 def recorded(backend: str, **options: object) -> tuple[Compilation, list[Step]]:
     stages = compilation(network(), backend, CompileOptions(recorded=True, **options))  # type: ignore[arg-type]
-    assert stages.program
+    stages.program  # noqa: B018 - computed for the steps
     return stages, stages.ctx.steps.log
 
 
@@ -174,7 +174,7 @@ def test_the_cache_tells_apart_what_was_stopped(
 def test_the_steps_to_the_optimized_graph_are_counted_by_themselves() -> None:
     stages, steps = recorded("cpu")
     before = list(steps)
-    assert stages.optimized
+    stages.optimized  # noqa: B018 - computed for the steps
     assert stages.ctx.steps.log == before
 
 
