@@ -15,18 +15,16 @@ from copy import copy
 from typing import final
 
 from glowpy.grids import Grid
-from glowpy.importer import ValueInfo, ValueNeededError
+from glowpy.importer import ValueInfo
 from glowpy.shape_plan import Plan
 from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames
+from glowpy.support.questions import Need, Question
 from glowpy.support.remedies import divisors, known_from, solutions
 from glowpy.support.symbolic import (
     Dim,
     Expr,
     Extreme,
-    UndecidedError,
-    UnequalError,
-    UnorderedError,
     at_extents,
     highest,
     lowest,
@@ -255,55 +253,44 @@ class Assumptions:
             return {grid.count: count, name: grid.step * count + grid.first}
         return {name: 1 if extent == low == 1 else symbol(name, low, high, likely)}
 
-    def learn(
-        self, error: UndecidedError, plan: Plan, shapes: Mapping[str, tuple[int, ...]]
-    ) -> None:
+    def learn(self, need: Need, plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Assumes what compiling by a plan turned out to need, as it is for inputs of these shapes.
 
-        Raises the error if that is nothing that the inputs say.
+        False if that is nothing that the inputs say.
         """
         if self._fixed:
-            raise error
+            return False
         extents = self._extents(shapes)
         if not extents.keys() <= self._bounds.keys() | self._constants.keys():
-            return  # the call of another thread has failed since, and what it has learned is forgotten
+            return True  # another thread's call has failed since, and what it learned is forgotten
         if self._planned(shapes) != plan:
-            return  # another thread has learned since
+            return True  # another thread has learned since
         counts = {grid.count: name for name, grid in self._grids.items() if name in extents}
         numbers = self._numbers(extents)
         # What a network finds while it runs is known from no shape.
-        said = numbers.keys() >= set(error.symbols)
-        learned = (
-            said and isinstance(error, UnequalError) and self._unify(*error.pair, numbers)
-        ) or (said and isinstance(error, UnorderedError) and self._raised(*error.pair, numbers))
+        said = numbers.keys() >= set(need.symbols)
+        learned = said and need.question is not None and self._answered(need.question, numbers)
         if not learned or self._planned(shapes) == plan:  # or that changes nothing for this call
-            why = error.diagnostics[0].message
-            names = [counts.get(name, name) for name in error.symbols]
-            self._constants |= {name: why for name in names if name in extents}
-        if self._planned(shapes) == plan:
-            raise error
+            names = [counts.get(name, name) for name in need.symbols]
+            self._constants |= {name: need.why for name in names if name in extents}
+        return self._planned(shapes) != plan
 
-    def ask(
-        self,
-        error: UndecidedError | ValueNeededError,
-        plan: Plan,
-        shapes: Mapping[str, tuple[int, ...]],
-    ) -> None:
+    def _answered(self, question: Question, extents: Mapping[str, int]) -> bool:
+        """Assumes the answer to a question, as it is in this call; False if there is nothing to assume."""
+        answer = self._unify if question.relation == "equal" else self._raised
+        return answer(question.left, question.right, extents)
+
+    def ask(self, need: Need, plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Assumes, or supposes of extents that elements decide, what compiling by a plan turned out to need.
 
-        Raises the error if that is nothing that may be.
+        False if that is nothing that may be.
         """
-        needs = error if isinstance(error, ValueNeededError) else None
         if not self._fixed:
             extents = self._extents(shapes)
             few, known = self._few(extents), self._numbers(extents)
-            inputs = needs.inputs if needs is not None else ()
-            counts = needs.counts if needs is not None else ()
-            if self.found.ask(error.questions, counts, inputs, few, known):
-                return
-        if isinstance(error, ValueNeededError):
-            raise error
-        self.learn(error, plan, shapes)
+            if self.found.ask(need.asked, need.counts, need.inputs, few, known):
+                return True
+        return bool(need.symbols) and self.learn(need, plan, shapes)
 
     def know(self, names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Assumes that some inputs, whose elements are known while compiling, have constant shapes."""

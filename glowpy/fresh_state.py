@@ -24,7 +24,6 @@ from glowpy.support.symbolic import (
     Dim,
     Expr,
     UndecidedError,
-    UnequalError,
     at_extents,
     substituted,
     symbol,
@@ -151,7 +150,7 @@ def _ports(
 
 def _meaning(error: UndecidedError) -> tuple[str, Dim | None]:
     """A symbol, and what it has to be; None if that does not follow."""
-    if isinstance(error, UnequalError):
-        left, right = error.pair
-        return next(solutions(left - right), (error.symbols[0], None))
+    question = error.question
+    if question is not None and question.relation == "equal":
+        return next(solutions(question.left - question.right), (error.symbols[0], None))
     return error.symbols[0], None

@@ -324,7 +324,8 @@ class _Preparation:
             try:
                 self._compile(plan, shapes)
             except (UndecidedError, ValueNeededError) as error:
-                self.assumed.ask(error, plan, shapes)
+                if not self.assumed.ask(error.need, plan, shapes):
+                    raise
                 continue
             self._programs += 1
             if self._programs > MOST_PROGRAMS:

@@ -18,13 +18,11 @@ from glowpy.executable import CompiledFunction, given_inputs, store_outputs
 from glowpy.importer import count_output
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import NoRoomError, UserError
+from glowpy.support.questions import Asked
 from glowpy.support.remedies import known_from, solutions
 from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
-    UndecidedError,
-    UnequalError,
-    UnorderedError,
     at_extents,
     highest,
     lowest,
@@ -193,7 +191,7 @@ class Suppositions:
 
     def ask(
         self,
-        questions: Sequence[UndecidedError],
+        asked: Sequence[Asked],
         counts: Sequence[str],
         inputs: Sequence[str],
         few: Constants,
@@ -203,23 +201,23 @@ class Suppositions:
 
         `known` has what the shapes of inputs say in this call, and `counts` need a bound.
         """
-        answers = [self.suppose(question, few, known, inputs) for question in questions]
+        answers = [self.suppose(one, few, known, inputs) for one in asked]
         return self.limit(counts, inputs) or any(answers)
 
     def suppose(
         self,
-        question: UndecidedError,
+        asked: Asked,
         few: Constants,
         known: Mapping[str, int],
         inputs: Sequence[str],
     ) -> bool:
         """Supposes the answer to a question; False if there is none that is new."""
-        for name in [name for name in reversed(question.found) if name not in known]:
-            fresh = False
-            if isinstance(question, UnequalError):
-                fresh = self._equate(name, *question.pair, few, known)
-            elif isinstance(question, UnorderedError):
-                fresh = self._raise(name, *question.pair)
+        question = asked.question
+        for name in [name for name in reversed(asked.found) if name not in known]:
+            if question.relation == "equal":
+                fresh = self._equate(name, question.left, question.right, few, known)
+            else:
+                fresh = self._raise(name, question.left, question.right)
             if fresh:
                 self.inputs[name] = tuple(inputs)
                 return True

@@ -1,16 +1,64 @@
-"""Errors for what has to be known of symbolic extents, and does not follow from their bounds."""
+"""What has to be known of symbolic extents and does not follow from their bounds: as records, and as errors.
+
+A compilation that cannot go on raises an error, whose `need` is a record of what would get it further. Whoever called
+answers that by what it compiles for next; nobody writes to errors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from glowpy.support.errors import UserError
 
 if TYPE_CHECKING:
     from glowpy.support.symbolic import Dim
 
-__all__ = ["UndecidedError", "UnequalError", "UnorderedError"]
+__all__ = ["Asked", "Need", "Question", "UndecidedError", "UnequalError", "UnorderedError"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether two dimensions are equal, or the first is less than the second, which their bounds leave open."""
+
+    relation: Literal["equal", "less"]
+    left: Dim
+    right: Dim
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about extents that a network finds while it runs.
+
+    Attributes:
+        question: The question.
+        found: The names of these extents, in the order in which they are found.
+    """
+
+    question: Question
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a compilation has to know to get further.
+
+    Attributes:
+        why: What needs it, as a sentence.
+        symbols: The symbols that it is about.
+        question: What has to be known of them, where one extent of each is more than that.
+        inputs: The inputs whose elements decide about it, in place of symbols.
+        counts: The extents that have no bound.
+        asked: What has to be known of extents that the network finds.
+    """
+
+    why: str
+    symbols: tuple[str, ...] = ()
+    question: Question | None = None
+    inputs: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+    asked: tuple[Asked, ...] = ()
 
 
 class UndecidedError(UserError):
@@ -18,42 +66,48 @@ class UndecidedError(UserError):
 
     Attributes:
         symbols: The names of the symbols on which it depends.
-        found: Those of them that the network finds while it runs, in that order.
-        questions: What had to be known first of these, where this is about what they depend on.
+        question: What has to be known of these, where that is a question about two dimensions.
+        asked: What had to be known first of extents that the network finds, where this is about what they depend on.
     """
 
-    found: tuple[str, ...] = ()
-    questions: tuple[UndecidedError, ...] = ()
-
-    def __init__(self, message: str, dims: Iterable[Dim]) -> None:
+    def __init__(
+        self,
+        message: str,
+        dims: Iterable[Dim],
+        question: Question | None = None,
+        asked: Sequence[Asked] = (),
+    ) -> None:
         self.symbols = tuple(dict.fromkeys(one for dim in dims for one in _names(dim)))
+        self.question, self.asked = question, tuple(asked)
         names = " or ".join(f"'{name}'" for name in self.symbols)
         note = f"give {names} one extent, or closer bounds" if names else ""
         super().__init__(message, note=note)
 
+    @property
+    def need(self) -> Need:
+        """What would get the compilation further that has raised this."""
+        message = self.diagnostics[0].message
+        return Need(message, self.symbols, self.question, asked=self.asked)
+
+    def asked_of(self, found: Iterable[str]) -> tuple[Asked, ...]:
+        """The question, where some of the symbols are extents that the network finds."""
+        return () if self.question is None else (Asked(self.question, tuple(found)),)
+
 
 class UnequalError(UndecidedError):
-    """Two symbolic extents have to be equal, and are not for all extents of their symbols.
-
-    Attributes:
-        pair: The two.
-    """
+    """Two symbolic extents have to be equal, and are not for all extents of their symbols."""
 
     def __init__(self, dim: Dim, other: Dim) -> None:
-        super().__init__(f"expected equal extents, got {dim} and {other}", [dim, other])
-        self.pair = dim, other
+        message = f"expected equal extents, got {dim} and {other}"
+        super().__init__(message, [dim, other], Question("equal", dim, other))
 
 
 class UnorderedError(UndecidedError):
-    """One symbolic extent is less than another for some extents of their symbols, and not for others.
-
-    Attributes:
-        pair: The two.
-    """
+    """One symbolic extent is less than another for some extents of their symbols, and not for others."""
 
     def __init__(self, left: Dim, right: Dim) -> None:
-        super().__init__(f"it is not known whether {left} < {right}", [left, right])
-        self.pair = left, right
+        message = f"it is not known whether {left} < {right}"
+        super().__init__(message, [left, right], Question("less", left, right))
 
 
 def _names(dim: Dim) -> Iterable[str]:

@@ -13,8 +13,6 @@ from glowpy.support.symbolic import (
     Quotient,
     Symbol,
     UndecidedError,
-    UnequalError,
-    UnorderedError,
     ceil_div,
     highest,
     lowest,
@@ -43,10 +41,13 @@ def remedied(error: UndecidedError, dims: Mapping[str, Dim]) -> dict[str, Dim]:
 
 def remedy(error: UndecidedError) -> dict[str, Dim]:
     """What one symbol has to be: what others are, a multiple, or more than its bound; none if nothing helps."""
-    if isinstance(error, UnequalError):
-        left, right = error.pair
-        return dict(islice(solutions(left - right), 1)) or _multiple(left - right)
-    return _raised(*error.pair) if isinstance(error, UnorderedError) else {}
+    question = error.question
+    if question is None:
+        return {}
+    if question.relation == "less":
+        return _raised(question.left, question.right)
+    difference = question.left - question.right
+    return dict(islice(solutions(difference), 1)) or _multiple(difference)
 
 
 def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str]:

@@ -103,7 +103,7 @@ def test_steps_need_no_new_code() -> None:
         results = session.run(None, node.feeds)
         for result, wanted in zip(results, node.expected(), strict=True):
             np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
-    assert len(session._specialisations.functions) == 1
+    assert len(session._programs.specialisations.functions) == 1
 
 
 def without(node: Case, *places: int) -> Case:

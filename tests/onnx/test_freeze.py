@@ -84,15 +84,15 @@ def test_what_is_dropped_meanwhile_is_not_compiled(monkeypatch: pytest.MonkeyPat
     session = glowpy.InferenceSession(model_of(RELU), backend="interpreter", limit=1)
     for n in (3, 4):
         session.run(None, {"x": np.ones(n, np.float32)})
-    find = session._fitting
+    find = session._programs._fitting
 
     def found(shapes: Mapping[str, tuple[int, ...]], known: tuple[()]) -> object:
         plan = find(shapes, known)
-        session._specialisations.clear()
+        session._programs.specialisations.clear()
         return plan
 
-    monkeypatch.setattr(session, "_fitting", found)
-    monkeypatch.setattr(session._specialisations, "at_hand", lambda *_: None)
+    monkeypatch.setattr(session._programs, "_fitting", found)
+    monkeypatch.setattr(session._programs.specialisations, "at_hand", lambda *_: None)
     session.freeze()
     refused(session, {"x": np.ones(2, np.float32)})
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, parser
 
 import glowpy
 from glowpy.importer import OnnxModel, open_model
+from glowpy.session_programs import Programs
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
     FLOAT,
@@ -282,13 +283,13 @@ def test_branches_of_other_shapes_are_chosen_by_the_session(
       >
     }}"""
     compiled: list[object] = []
-    compile = glowpy.InferenceSession._compiled
+    compile = Programs._compiled
 
     def count(*arguments: Any) -> Any:
         compiled.append(arguments)
         return compile(*arguments)
 
-    monkeypatch.setattr(glowpy.InferenceSession, "_compiled", count)
+    monkeypatch.setattr(Programs, "_compiled", count)
     session = glowpy.InferenceSession(parser.parse_model(text), backend="interpreter")
     for number in (1, -1, 2, -2, 3):
         x = np.full(length, number, np.float32)

@@ -127,7 +127,7 @@ def test_session_is_freed_without_a_collection() -> None:
     session = ort.InferenceSession(MODEL)
     session.run(None, FEED)
     session.io_binding().bind_cpu_input("x", X)
-    functions = session._session._specialisations.functions
+    functions = session._session._programs.specialisations.functions
     dead: list[weakref.ref[Any]] = [weakref.ref(session), weakref.ref(functions[0])]
     gc.disable()
     try:

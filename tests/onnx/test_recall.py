@@ -181,6 +181,6 @@ def test_a_session_goes_with_its_last_reference(backend: str) -> None:
 def test_an_image_is_what_its_payload_says() -> None:
     session = glowpy.InferenceSession(product())
     session.run(None, {"x": X})
-    (function,) = session._specialisations.functions
+    (function,) = session._programs.specialisations.functions
     assert isinstance(function, JitFunction)
     assert Image.parse(function.image.payload()) == function.image

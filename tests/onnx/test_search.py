@@ -49,7 +49,7 @@ def check(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]], backend:
             assert actual.dtype == expected.dtype
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
             assert actual.shape == expected.shape
-    assert not session._values  # nothing was compiled for elements
+    assert not session._programs.values  # nothing was compiled for elements
 
 
 def detector(number: int = 64, classes: int = 3) -> onnx.ModelProto:

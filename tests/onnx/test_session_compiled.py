@@ -14,8 +14,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
-from glowpy import engine
-from glowpy import session as session_module
+from glowpy import engine, session_programs
 from glowpy.importer import ValueNeededError
 from glowpy.support.errors import ResourceError
 from tests.onnx.comparison import graph_model, info
@@ -45,7 +44,7 @@ def test_a_range_of_shapes_is_compiled_once(compiled: list[str]) -> None:
         assert session.run(["y"], {"x": x})[0].shape == (rows, 3)
     assert compiled == ["1x3 to 1x3", "nx3 to nx3", "nx3 to nx3"]
     assert session.assumptions == {"n": "1..256"}
-    assert len(session._specialisations.functions) == 2  # for 1, and 1 to 256
+    assert len(session._programs.specialisations.functions) == 2  # for 1, and 1 to 256
 
 
 def test_words_that_follow_a_prompt_have_code_of_their_own(compiled: list[str]) -> None:
@@ -178,7 +177,7 @@ def test_what_is_dropped_serves_no_call(compiled: list[str]) -> None:
     session.close()
     expanded(session, 1)
     assert len(compiled) == 2
-    build = session._compiled
+    build = session._programs._compiled
 
     def closing(*arguments: Any) -> glowpy.CompiledFunction:
         function = build(*arguments)
@@ -186,9 +185,9 @@ def test_what_is_dropped_serves_no_call(compiled: list[str]) -> None:
         return function
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "_compiled", closing)
+        patch.setattr(session._programs, "_compiled", closing)
         expanded(session, 2)
-    assert session._specialisations.functions == []
+    assert session._programs.specialisations.functions == []
     expanded(session, 2)
     assert len(compiled) == 4
 
@@ -245,7 +244,7 @@ def test_threads_that_wait_for_what_fails_get_its_error(monkeypatch: pytest.Monk
         raise glowpy.UserError(f"failure {len(attempts)}")
 
     monkeypatch.setattr(engine, "compile", fail)
-    session._specialisations._entries = Watched(asked.release)
+    session._programs.specialisations._entries = Watched(asked.release)
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(session.run, None, {"x": X}) for _ in range(4)]
         errors = [str(run.exception(60)) for run in runs]
@@ -267,7 +266,7 @@ def test_threads_that_need_the_same_values_at_once(monkeypatch: pytest.MonkeyPat
         return build(**arguments)
 
     monkeypatch.setattr(session._model, "build", late)
-    session._specialisations._entries = Watched(asked.set)
+    session._programs.specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(session.run, None, {"x": X[:1, :], "shape": shape}) for _ in range(2)]
         assert [run.result(60)[0].shape for run in runs] == [(2, 3)] * 2
@@ -306,7 +305,7 @@ def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> 
         with glowpy.reporting(stop):
             session.run(None, {"x": X})
 
-    session._specialisations._entries = Watched(asked.set)
+    session._programs.specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         stopped = pool.submit(first)
         assert begun.wait(60)
@@ -358,7 +357,7 @@ def test_value_of_another_element_type_is_refused() -> None:
 
 def test_large_values_are_refused() -> None:
     """An input that is data cannot be compiled for each of its values."""
-    size = session_module.MAX_VALUE + 1
+    size = session_programs.MAX_VALUE + 1
     data = np.zeros(size, np.int64)
     nodes = [
         helper.make_node("ReduceMax", ["d"], ["m"], keepdims=1),

@@ -98,7 +98,7 @@ def test_one_program_serves_what_elements_decide(name: str, backend: str) -> Non
             np.testing.assert_allclose(result, array, 1e-5)
         for variable, content in session.get_state().items():
             np.testing.assert_allclose(content, kept[variable], 1e-5)
-    assert len(session._specialisations.keys) <= programs
+    assert len(session._programs.specialisations.keys) <= programs
 
 
 def test_outputs_are_stored_once_they_are_right() -> None:

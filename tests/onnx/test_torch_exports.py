@@ -18,6 +18,7 @@ from onnx import TensorProto
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.session_programs import Programs
 from glowpy.support.symbolic import Dim, symbol
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -184,14 +185,14 @@ def test_one_compilation_serves_all_extents(opened: File, backend: str) -> None:
 def test_a_session_compiles_a_few_times(opened: File, monkeypatch: pytest.MonkeyPatch) -> None:
     session = glowpy.InferenceSession(opened.path, backend="interpreter")
     functions: set[int] = set()
-    compiled = type(session)._compiled
+    compiled = Programs._compiled
 
-    def count(self: glowpy.InferenceSession, *args: Any) -> Any:
+    def count(self: Programs, *args: Any) -> Any:
         function = compiled(self, *args)
         functions.add(id(function))
         return function
 
-    monkeypatch.setattr(type(session), "_compiled", count)
+    monkeypatch.setattr(Programs, "_compiled", count)
     for extents in reversed(list(opened.extents())):
         feeds, expected = opened.arrays(extents)
         outputs = dict(zip(opened.export.outputs, session.run(None, feeds), strict=True))

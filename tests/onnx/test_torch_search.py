@@ -49,4 +49,4 @@ def test_one_compilation_serves_all(dynamo: bool, tmp_path: Path) -> None:
             assert actual.shape == expected.shape
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     assert len(session.assumptions) == 1
-    assert not session._values
+    assert not session._programs.values

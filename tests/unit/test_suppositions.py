@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glowpy.support.errors import UserError
+from glowpy.support.questions import Asked
 from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
@@ -19,9 +20,9 @@ BATCH, COUNT, OTHER = symbol("batch", 1, 8), symbol("count", 0, 64), symbol("oth
 NOTHING: frozenset[tuple[str, int]] = frozenset()
 
 
-def asked(error: UndecidedError, *found: str) -> UndecidedError:
-    error.found = found
-    return error
+def asked(error: UndecidedError, *found: str) -> Asked:
+    (one,) = error.asked_of(found)
+    return one
 
 
 def test_limits_grow_with_what_is_found() -> None:
@@ -92,7 +93,7 @@ def test_a_limit_is_above_what_is_supposed_to_be_there() -> None:
 def test_nothing_is_supposed_of_what_is_not_known() -> None:
     found = Suppositions()
     assert not found.suppose(asked(UnequalError(COUNT, OTHER), "count"), NOTHING, {}, [])
-    assert not found.suppose(asked(UndecidedError("", [COUNT]), "count"), NOTHING, {}, [])
+    assert not UndecidedError("", [COUNT]).asked_of(["count"])
     assert found.dims(NOTHING, {}) == {}
 
 

@@ -434,13 +434,10 @@ class _Build:
             self.errors.append(error)
         except UndecidedError as error:
             counts = self.scope.found.counts
-            error.found = tuple(name for name in counts if name in error.symbols)
-            if error.found:
+            if found := [name for name in counts if name in error.symbols]:
                 what = f"{node.op_type}: {error.diagnostics[0].message}; this"
-                needed = value_needed(what, counts[error.found[0]], loc, scope.origins)
-                if isinstance(needed, UndecidedError | ValueNeededError):
-                    needed.questions = (error,)
-                self.errors.append(needed)
+                asked = error.asked_of(found)
+                self.errors.append(value_needed(what, counts[found[0]], loc, scope.origins, asked))
                 return
             self.errors.append(located(error, loc, f"{node.op_type}: "))
         except UserError as error:
@@ -559,12 +556,7 @@ class _Build:
         if undecided:
             raise undecided[0]  # the caller may know what the others ask then
         if needed:
-            names = dict.fromkeys(name for error in needed for name in error.inputs)
-            counts = [name for error in needed for name in error.counts]
-            asked = [one for error in needed for one in error.questions]
-            merged = ValueNeededError(str(needed[0]), list(names), counts=counts, questions=asked)
-            merged.diagnostics = [d for error in needed for d in error.diagnostics]
-            raise merged
+            raise ValueNeededError.of_all(needed)
 
     def _outputs(self, inputs: Mapping[str, Placeholder]) -> None:
         partial = self.model.noted is not None

@@ -28,6 +28,7 @@ from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 from glowpy.support.loc import Loc
+from glowpy.support.questions import Asked, Need
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = [
@@ -97,7 +98,7 @@ class ValueNeededError(UserError):
     Attributes:
         inputs: The names of those inputs. Importing with their `values` gets further.
         counts: The names of extents that have no bound. Importing with something `supposed` of them gets further, too.
-        questions: What has to be known of extents that the network finds. The same holds for these.
+        asked: What has to be known of extents that the network finds. The same holds for these.
     """
 
     def __init__(
@@ -106,14 +107,32 @@ class ValueNeededError(UserError):
         inputs: Sequence[str],
         *,
         counts: Sequence[str] = (),
-        questions: Sequence[UndecidedError] = (),
+        asked: Sequence[Asked] = (),
         loc: Loc | None = None,
         note: str = "",
     ) -> None:
         super().__init__(message, loc=loc or Loc(), note=note)
         self.inputs = tuple(inputs)
         self.counts = tuple(counts)
-        self.questions = tuple(questions)
+        self.asked = tuple(asked)
+
+    @property
+    def need(self) -> Need:
+        """What would get the import further that has raised this."""
+        why = self.diagnostics[0].message
+        return Need(why, inputs=self.inputs, counts=self.counts, asked=self.asked)
+
+    @classmethod
+    def of_all(cls, errors: Sequence[ValueNeededError]) -> ValueNeededError:
+        """One error for several."""
+        merged = cls(
+            str(errors[0]),
+            list(dict.fromkeys(name for error in errors for name in error.inputs)),
+            counts=[name for error in errors for name in error.counts],
+            asked=[one for error in errors for one in error.asked],
+        )
+        merged.diagnostics = [d for error in errors for d in error.diagnostics]
+        return merged
 
 
 def holds_nodes(value: Item) -> bool:
@@ -457,11 +476,15 @@ class OnnxNode(NodeAttributes):
 
 
 def value_needed(
-    what: str, value: NodeValue, loc: Loc, origins: Mapping[Placeholder, NodeValue | None]
+    what: str,
+    value: NodeValue,
+    loc: Loc,
+    origins: Mapping[Placeholder, NodeValue | None],
+    asked: Sequence[Asked] = (),
 ) -> UserError:
     """The error that says that a value has to be known, with the inputs or the extents on which it depends.
 
-    `origins` are those of the scope.
+    `origins` are those of the scope. What is `asked` about the value is enough to know of it.
     """
     sources, extents, changes = _sources(value, origins)
     if changes:
@@ -471,12 +494,15 @@ def value_needed(
         )
     if not sources and extents:
         dims = ", ".join(map(str, extents))
-        return UndecidedError(f"{what} must be constant, but depends on {dims}", extents)
+        return UndecidedError(
+            f"{what} must be constant, but depends on {dims}", extents, asked=asked
+        )
     names = ", ".join(f"'{name}'" for name in sources)
     first = sources[0] if sources else "INPUT"
     return ValueNeededError(
         f"{what} must be known while compiling, but depends on the input {names}",
         sources,
+        asked=asked,
         loc=loc,
         note="run the model with glowpy run or glowpy.InferenceSession, "
         f"or give elements: --value {first}=..., glowpy.load(values={{'{first}': array}})",

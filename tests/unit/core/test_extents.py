@@ -107,7 +107,9 @@ def test_symbolic_extents_broadcast() -> None:
     assert not is_same(SEQ, PAST + SEQ + 1)
     with pytest.raises(UnequalError, match="expected equal extents") as caught:
         broadcast_shapes((SEQ,), (PAST,))
-    assert set(caught.value.pair) == {SEQ, PAST}
+    question = caught.value.question
+    assert question is not None
+    assert {question.left, question.right} == {SEQ, PAST}
     with pytest.raises(UserError, match="expected shapes that broadcast"):
         broadcast_shapes((SEQ,), (65,))
 

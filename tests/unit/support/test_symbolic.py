@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from glowpy.core.shape import is_same
 from glowpy.support import symbolic
 from glowpy.support.errors import UserError
+from glowpy.support.questions import Question
 from glowpy.support.symbolic import (
     UNBOUNDED,
     Dim,
@@ -201,7 +202,7 @@ def test_symbols_are_found_and_replaced() -> None:
     assert set(symbols_of([dim])) == {"seq", "past"}
     assert substituted(dim, {"past": 2, "seq": PAST + 1}) == 2 * PAST + 2 + ceil_div(PAST + 1, 3)
     assert substituted(dim, {"seq": 6, "past": 5}) == 32
-    assert UnequalError(SEQ, PAST).pair == (SEQ, PAST)
+    assert UnequalError(SEQ, PAST).question == Question("equal", SEQ, PAST)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,351 @@
+"""Programs: what a session has compiled of a model as a whole, and what it knows for that of the calls it got.
+
+A model with symbolic dimensions is compiled for ranges of extents, which grow with what it meets: see
+`glowpy.assumptions`. A model whose shapes depend on the elements of an input is compiled once for each value of that
+input. What was compiled is kept; the least recently used is dropped first.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, final
+
+from glowpy.assumptions import Assumptions
+from glowpy.backend import Backend, CompileOptions
+from glowpy.core.tensor import Array
+from glowpy.engine import compile_or_recall
+from glowpy.executable import CompiledFunction, Observer
+from glowpy.graph.function import Module
+from glowpy.graph.state import StatePairs
+from glowpy.importer import (
+    OnnxModel,
+    RoundsError,
+    ValueNeededError,
+    by_rounds,
+    checks_among,
+)
+from glowpy.preparation import CompileEvent, Gate, Ranges, given_values, prepared
+from glowpy.session_feeds import key_of, listed
+from glowpy.shape_plan import Plan
+from glowpy.specialisations import Specialisations
+from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
+from glowpy.support.forks import Lock
+from glowpy.support.loc import Loc
+from glowpy.support.questions import Need
+from glowpy.support.symbolic import UndecidedError
+from glowpy.suppositions import Elements, Shapes, Ways, beyond_limits
+
+__all__ = ["Programs"]
+
+MAX_VALUE = 1 << 16
+"""An input of more elements is data, not a shape: compiling for each of its values is refused."""
+_FEW_ELEMENTS = 8
+"""An input of more elements is data, no switch that chooses branches."""
+_FEW_VALUES = 4
+"""After so many values of what chooses branches, the session chooses them itself."""
+_OF_NO_SHAPE = FrozenError, ResourceError, RoundsError, ValueNeededError
+"""What says nothing about the shapes of a call."""
+
+
+@final
+class Programs:
+    """What is compiled of a model for a backend. Safe from several threads.
+
+    Attributes:
+        specialisations: What there is.
+        values: The inputs whose elements have to be known while compiling.
+    """
+
+    def __init__(
+        self,
+        model: OnnxModel,
+        backend: Backend,
+        options: CompileOptions,
+        gate: Gate,
+        limit: int,
+        observer: Observer | None,
+        pairs: StatePairs,
+    ) -> None:
+        self._model, self._backend, self._options = model, backend, options
+        self._gate, self._limit, self._observer, self._pairs = gate, limit, observer, pairs
+        self.specialisations = Specialisations[tuple[Plan, Hashable]](limit)
+        self.values: tuple[str, ...] = ()
+        self._lock = Lock()  # of what is assumed
+        self._fresh = Assumptions(model.inputs, fixed=not backend.symbolic)
+        self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
+        self._elements = Elements()
+        self._choice: ValueNeededError | None = None  # for which these have to be known
+
+    def compile_static(self) -> None:
+        """Compiles a model without symbolic dimensions at once."""
+        static = {
+            info.name: tuple(dim for dim in info.shape if isinstance(dim, int))
+            for info in self._model.inputs
+            if info.shape is not None
+        }
+        shapes = [(info.name, info.shape) for info in self._model.inputs]
+        if any(shape is None or len(static[name]) != len(shape) for name, shape in shapes):
+            return
+        try:
+            self._specialized(tuple(static.items()), {})
+        except ValueNeededError as error:
+            if not self._knows(error, static, {}):
+                raise
+
+    def ways(self, feeds: Mapping[str, Array]) -> Ways:
+        """What there is to compute the outputs for these inputs."""
+        return Ways(partial(self._for, feeds), partial(self._for_elements, feeds), self._exceeded)
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What open dimensions are taken to be, by name."""
+        with self._lock:
+            assumed = [*self._assumptions.values()]
+        return {name: text for one in assumed for name, text in one.summary.items()}
+
+    def prepare(self, ranges: Ranges, arrays: Mapping[str, Array]) -> None:
+        """Compiles for all extents within ranges, and for these elements where they have to be known.
+
+        Raises what `prepared` raises, and what says that the model is not compiled as a whole.
+        """
+        while True:
+            known = given_values(self.values, arrays)
+            try:
+                self._prepare(ranges, known)
+                return
+            except ValueNeededError as error:
+                if not self._knows(error, ranges.shapes(ranges.corners[-1]), known):
+                    raise
+
+    def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
+        known = key_of(values)
+        with self._lock:
+            before = self._assumed_with(known).copy()
+
+        def compile(plan: Plan, shapes: Shapes) -> None:
+            work = partial(self._compiled, plan, values, known, "prepare")
+            call = tuple(shapes.items()), known
+            self.specialisations.get((plan, known), call, work, pinned=True)
+
+        def fits(shapes: Shapes) -> bool:
+            plan = self._fitting(shapes, known)
+            return plan is not None and self.specialisations.pin((plan, known))
+
+        learned = prepared(ranges, before, fits, compile)
+        with self._lock:
+            self._assumptions[known] = learned
+
+    def latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
+        """What an equal call has run, if nothing has to be asked about its inputs or its outputs."""
+        if self.values:
+            return None
+        shapes = tuple([(name, array.shape) for name, array in feeds.items()])
+        function = self.specialisations.latest((shapes, ()))
+        return None if function is not None and function.supposed else function
+
+    def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
+        """What there is for such a call; None if elements have to be known for it, or nothing is compiled yet."""
+        function, shapes = self.latest(feeds), {name: a.shape for name, a in feeds.items()}
+        if function is None and not self.values and self._fitting(shapes, ()):
+            function = self._for(feeds, shapes)
+        return function
+
+    def _exceeded(self, function: CompiledFunction, others: Mapping[str, int]) -> bool:
+        """Whether a run has found extents that are beyond their limits, which are higher now."""
+        limits = beyond_limits(function.supposed, others)
+        if limits:  # nothing is dropped that nothing may replace
+            found = ", ".join(f"'{name}' = {extent}" for name, extent in limits.items())
+            self._gate.admit(f"elements make {found}")
+        with self._lock:
+            for assumed in self._assumptions.values():
+                assumed.found.exceed(limits)
+        self.specialisations.keep(lambda key: not beyond_limits(key[0].supposed, limits))
+        return bool(limits)
+
+    def _for_elements(
+        self, feeds: Mapping[str, Array], shapes: Shapes, names: Sequence[str], error: UserError
+    ) -> CompiledFunction:
+        """What is compiled for the elements of this call, which decide extents that are not as supposed.
+
+        Raises the error where these are data.
+        """
+        with self._lock:
+            assumed = [*self._assumptions.values()]
+            inputs = [one for each in assumed for one in each.found.inputs_of(names)]
+        if not inputs or any(n not in feeds or feeds[n].size > MAX_VALUE for n in inputs):
+            raise error
+        why = error.diagnostics[0].message
+        values = {one: feeds[one] for one in dict.fromkeys([*self.values, *inputs])}
+        known, plan = key_of(values), Plan(shapes)
+        with self._lock:
+            self._elements.need(inputs, why)
+            if not self._gate.frozen:
+                self._elements.meet(values)
+        compile = partial(self._compiled, plan, values, known, why)
+        return self.specialisations.get((plan, known), (tuple(shapes.items()), known), compile)
+
+    def _for(self, feeds: Mapping[str, Array], shapes: Shapes) -> CompiledFunction:
+        """The specialisation for inputs, and what is kept, of these shapes; compiled if there is none."""
+        while True:
+            values = {name: feeds[name] for name in self.values} if self.values else {}
+            try:
+                return self._specialized(tuple(shapes.items()), values)
+            except ValueNeededError as error:
+                if not self._knows(error, shapes, values):
+                    raise
+
+    def _knows(self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]) -> bool:
+        """Notes inputs whose elements must be known.
+
+        False if they were `known`, are kept, or are data: many elements, or floats or more than a few elements that
+        decide about branches.
+        """
+        names = [name for name in error.inputs if name not in known]
+        kept = any(name in self._pairs for name in names)
+        large = any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs)
+        if kept or not names or large:
+            return False
+        decides = not self._pairs and by_rounds(self._model, error).forced
+        floats = {info.name for info in self._model.inputs if info.kind.has_fractions}
+        many = any(math.prod(shapes[name]) > _FEW_ELEMENTS for name in error.inputs)
+        if decides and (many or not floats.isdisjoint(error.inputs)):
+            return False
+        with self._lock:  # another thread may have noted them
+            self._fresh.know(names, shapes)
+            if not decides:  # else the session chooses where there are more than a few
+                self._elements.need(names, error.diagnostics[0].message)
+            self._assumptions.clear()
+            self._choice = error if decides else self._choice
+            self.values = tuple(dict.fromkeys([*self.values, *names]))
+        return True
+
+    def _assumed_with(self, known: Hashable) -> Assumptions:
+        """What is assumed where these elements are known: what others need may not fit. The lock is held.
+
+        Raises what chooses branches where too many values of it would be compiled for.
+        """
+        if known not in self._assumptions:
+            if self._choice is not None and len(self._assumptions) >= _FEW_VALUES:
+                raise self._choice
+            latest = next(reversed(self._assumptions.values()), self._fresh)
+            self._assumptions[known] = latest.unlearned()
+            if len(self._assumptions) > self._limit:
+                self._assumptions.popitem(last=False)
+        self._assumptions.move_to_end(known)
+        return self._assumptions[known]
+
+    def _specialized(
+        self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
+    ) -> CompiledFunction:
+        """What was compiled for ranges that have these shapes, perhaps now."""
+        known = key_of(values)
+        call = shapes, known
+        function = self.specialisations.at_hand(
+            call, lambda key: key[1] == known and key[0].admits(dict(shapes))
+        )
+        if function is not None:
+            return function
+        before: Assumptions | None = None  # what this call assumes and learns
+        needed: ValueNeededError | None = None  # what is supposed of elements in place of it
+        why = ""
+        try:
+            while True:
+                plan = self._fitting(dict(shapes), known)
+                if plan is None:
+                    before = before or self._copied_assumptions(known)
+                    why = self._why(dict(shapes), known)
+                    plan = self._assumed(dict(shapes), values, why)
+                compile = partial(self._compiled, plan, values, known, why)
+                try:
+                    return self.specialisations.get((plan, known), call, compile)
+                except (UndecidedError, ValueNeededError) as error:
+                    before = before or self._copied_assumptions(known)
+                    if not self._answered(error.need, plan, dict(shapes), known):
+                        raise
+                    needed = error if isinstance(error, ValueNeededError) else needed
+        except UserError as error:  # nothing is learned from what cannot be computed
+            with self._lock:
+                if before is not None and known in self._assumptions:
+                    self._assumptions[known] = before
+            if isinstance(error, _OF_NO_SHAPE):
+                raise
+            if needed is not None:
+                raise needed from error
+            self._raise_contradictions(known, dict(shapes), error)
+            raise
+
+    def _raise_contradictions(self, known: Hashable, shapes: Shapes, error: UserError) -> None:
+        """Raises an error that says first what a call is at odds with, if it is with what is assumed."""
+        if contradictions := self._copied_assumptions(known).contradictions(shapes):
+            reasons = [Diagnostic(sentence, Loc(self._model.file)) for sentence in contradictions]
+            raise UserError.of([*reasons, *error.diagnostics]) from error
+
+    def _answered(self, need: Need, plan: Plan, shapes: Shapes, known: Hashable) -> bool:
+        """Assumes what compiling by a plan needs, for a call; False if nothing gets it further."""
+        with self._lock:
+            return self._assumed_with(known).ask(need, plan, shapes)
+
+    def _copied_assumptions(self, known: Hashable) -> Assumptions:
+        with self._lock:
+            return self._assumed_with(known).copy()
+
+    def _fitting(self, shapes: Shapes, known: Hashable) -> Plan | None:
+        """The closest plan that there is code of for these shapes and known elements."""
+        keys = self.specialisations.keys
+        fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
+        return min(fitting, key=lambda plan: plan.openness) if fitting else None
+
+    def _why(self, shapes: Shapes, known: Hashable) -> str:
+        """Why something has to be compiled for a call."""
+        keys = self.specialisations.keys
+        plans = [plan for plan, values in keys if values == known]
+        if plans:
+            return self._fresh.beyond(shapes, plans)
+        return f"other elements of {listed(self.values)}" if keys else "nothing is compiled yet"
+
+    def _assumed(self, shapes: Shapes, values: Mapping[str, Array], why: str) -> Plan:
+        """The plan to compile by for these shapes, and elements that have to be known, if anything is to be."""
+        try:
+            self._model.key(shapes=shapes)  # raises where they contradict each other
+        except UserError as error:  # its remedy is for those who give shapes in advance
+            error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
+            raise
+        self._gate.admit(why)  # before anything is learned, or warned of
+        with self._lock:
+            self._elements.meet(values)
+            return self._assumed_with(key_of(values)).plan(shapes)
+
+    def _compiled(
+        self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str
+    ) -> CompiledFunction:
+        """From the backend's memory of what it compiled, or compiled now if that may be. Replaces narrower bounds."""
+        self._gate.admit(why)
+        copies = {name: array.copy() for name, array in values.items()}
+        modules: list[Module] = []
+        start = time.perf_counter()
+
+        def build() -> Module:
+            modules.append(self._model.build(**given))
+            return modules[0]
+
+        given: Any = {"shapes": plan.shapes, "supposed": plan.supposed, "values": copies}
+        given["state"] = self._pairs
+        key = self._model.key(**given)
+        try:
+            function = compile_or_recall(key, build, self._backend, self._options)
+        finally:
+            for module in modules:
+                module.forget()
+        function.observer, function.supposed = self._observer, plan.supposed
+        function.checks = checks_among(function.outputs)
+        if self._gate.listener is not None:
+            dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
+            self._gate.listener(CompileEvent(self._model.file, dims, why, seconds, not modules))
+        own = plan, known
+        self.specialisations.replace(own, lambda k: k[1] == known and plan.replaces(k[0]))
+        return function
