@@ -116,23 +116,23 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """Of its first instruction."""
-        return self.effort.instructions[0].name or self.kernel
+        """That of its run."""
+        return self.effort.run.name
 
     @property
     def origin(self) -> str:
         """The node of the user's model that it is from; empty if that is not known."""
-        return self.effort.instructions[0].loc.node
+        return self.effort.run.loc.node
 
     @property
     def kernel(self) -> str:
         """The mnemonic of its first instruction."""
-        return self.effort.instructions[0].SCHEMA.mnemonic
+        return self.effort.run.head.SCHEMA.mnemonic
 
     @property
     def fused(self) -> list[str]:
         """The mnemonics of what else is computed in the same loop."""
-        return [inst.SCHEMA.mnemonic for inst in self.effort.instructions[1:]]
+        return [inst.SCHEMA.mnemonic for inst in self.effort.run.following]
 
     @property
     def flops(self) -> float:
@@ -480,10 +480,10 @@ def _layers(
             float(starts[place]),
             effort.least(result.peaks, variant),
             effort.bound(result.peaks, variant),
-            known.get(effort.instructions[0].name),
+            known.get(effort.run.head.name),
             {
                 name: reason
-                for inst in effort.instructions
+                for inst in effort.run.members
                 for name, reason in declined.get(inst.name, {}).items()
             },
         )

@@ -48,6 +48,7 @@ from glowpy.ir.insts_gen import (
     InsertTensorInst,
     LinearAttentionInst,
 )
+from glowpy.ir.run import Run
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import ceil_div, static
@@ -182,8 +183,8 @@ class Effort:
     """What a run computes and moves.
 
     Attributes:
-        index: Of its first instruction in the program.
-        instructions: Its members, for the extents that were asked for; a product, if there is one, is the first.
+        index: The number of its head in the program.
+        run: What is computed, for the extents that were asked for.
         macs: Multiply-adds of the product that are computed.
         direct_macs: Those that the direct algorithm needs.
         kind: What they multiply.
@@ -193,7 +194,7 @@ class Effort:
     """
 
     index: int
-    instructions: tuple[Instruction, ...]
+    run: Run
     macs: int
     direct_macs: int
     kind: ElemKind
@@ -243,23 +244,21 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
     likely = {name: one.likely for name, one in program.ir.symbols.items()}
     numbers = {inst: index for index, inst in enumerate(program.ir.instructions)}
     twins = program.ir.at({**likely, **extents}).runs
-    members = [
-        (numbers[run.head], twin.members) for run, twin in zip(program.ir.runs, twins, strict=True)
-    ]
+    indices = [numbers[run.head] for run in program.ir.runs]
     places = _places(program)
     touched: dict[object, int] = {}
     for _ in range(2):  # the second run of the network finds what the first one left
         result = []
-        for index, instructions in members:
-            head = instructions[0]
+        for index, run in zip(indices, twins, strict=True):
+            head = run.head
             macs = _counted(head, _macs)
             direct = _counted(head, _direct_macs) or macs
             between = _counted(head, _between)
             kind = head.operands[:2][-1].value.type.kind
-            moves = _moves(instructions, places, touched)
+            moves = _moves(run, places, touched)
             around = _steps.get(type(head))
             steps = () if around is None else around(head)
-            result.append(Effort(index, instructions, macs, direct, kind, moves, steps, between))
+            result.append(Effort(index, run, macs, direct, kind, moves, steps, between))
     return result
 
 
@@ -280,13 +279,11 @@ def _places(program: Program) -> Mapping[str, object]:
     }
 
 
-def _moves(
-    run: Sequence[Instruction], places: Mapping[str, object], touched: dict[object, int]
-) -> tuple[Move, ...]:
+def _moves(run: Run, places: Mapping[str, object], touched: dict[object, int]) -> tuple[Move, ...]:
     """What a run moves. `touched` has the bytes of what was touched, the last one last, then of this run too."""
     sizes: dict[tuple[object, Access], int] = {}
     written: set[object] = set()
-    for inst in run:
+    for inst in run.members:
         for value, access, size in _operands(inst):
             place = places.get(value.base.name)
             if place is None or (access == "read" and place in written):

@@ -132,7 +132,7 @@ def test_what_is_read_is_counted_once(lines: int, bytes: int) -> None:
     """Of a long input only what slices are made of."""
     program = compilation(network(f"f32[{lines}x7]", (0, 0)), "cpu").program
     effort = efforts(program, {})[-1]
-    assert isinstance(effort.instructions[0], CpuWeightedGatherInst)
+    assert isinstance(effort.run.head, CpuWeightedGatherInst)
     assert next(move.bytes for move in effort.moves if move.access == "read") == bytes
 
 

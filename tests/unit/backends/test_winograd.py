@@ -297,8 +297,8 @@ def test_a_batch_may_be_of_any_size() -> None:
 def test_its_own_multiplications_are_counted() -> None:
     module = network("f32[2x56x56x64]", 48, (3, 3), (1,) * 4)
     program = compilation(module, CpuBackend()).program
-    (effort,) = [e for e in efforts(program, {}) if isinstance(e.instructions[0], CpuWinogradInst)]
-    (high, wide) = effort.instructions[0].attrs["patch"]
+    (effort,) = [e for e in efforts(program, {}) if isinstance(e.run.head, CpuWinogradInst)]
+    (high, wide) = effort.run.head.attrs["patch"]
     patches = -(-56 // (high - 2)) * -(-56 // (wide - 2))
     assert effort.macs == 2 * patches * high * wide * 64 * 48
     assert [move.access for move in effort.steps] == ["read", "write", "read", "write"]

@@ -252,7 +252,7 @@ def test_bytes_are_what_is_read_and_written() -> None:
     module = parse_module(ELEMENTWISE, "text")
     program = compilation(module, CpuBackend()).program
     (effort,) = efforts(program, {})
-    assert len(effort.instructions) == 2
+    assert len(effort.run.members) == 2
     assert [(move.access, move.bytes) for move in effort.moves] == [("read", 4000), ("write", 4000)]
     assert effort.macs == 0
     peaks = Peaks(1, 1e9, ((1 << 14, 2e9), (1 << 16, 1e9)), ((1 << 14, 1e9), (1 << 16, 5e8)))
@@ -263,9 +263,7 @@ def test_bytes_are_what_is_read_and_written() -> None:
 def test_what_is_inserted_is_what_moves() -> None:
     module = parse_module(INSERTED, "text")
     program = compilation(module, CpuBackend()).program
-    inserted = [
-        e for e in efforts(program, {}) if e.instructions[0].SCHEMA.mnemonic == "insert_tensor"
-    ]
+    inserted = [e for e in efforts(program, {}) if e.run.head.SCHEMA.mnemonic == "insert_tensor"]
     assert sorted(effort.bytes for effort in inserted) == [2 * 4 * 8 * 2, 2 * 4 * 8 * 30]
 
 
