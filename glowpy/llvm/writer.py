@@ -13,7 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols, emit_dim
+from glowpy.llvm.head import Head, Heads
 from glowpy.llvm.machine import EXTERNAL
 from glowpy.support.names import UniqueNames
 from glowpy.support.symbolic import Dim, Expr, Symbol, ceil_div, depends_on_symbols, highest, static
@@ -89,11 +90,12 @@ class ModuleWriter:
         *,
         by_content: bool = False,
         merge: bool = False,
+        heads: Heads | None = None,
     ) -> None:
         self.dim = f"i{pointer_bits}"
         self.pointer_bytes = pointer_bits // 8
         self.vector_bytes = vector_bytes
-        self.attributes = f'nounwind "prefer-vector-width"="{8 * vector_bytes}"'
+        self._heads = heads or Heads.for_vectors(vector_bytes)
         self._debug = debug
         self._by_content = by_content and debug is None
         self._merge = merge and debug is None
@@ -120,9 +122,9 @@ class ModuleWriter:
         """The suffix that says which line an instruction belongs to; empty without debug information."""
         return self._debug.location(line, scope) if self._debug is not None else ""
 
-    def attached(self, scope: str) -> str:
-        """The part of a function's head that refers to its debug information."""
-        return f" !dbg {scope}" if scope else ""
+    def begin(self, head: Head, scope: str = "") -> str:
+        """The first line of a function with this head, whose debug information is `scope`."""
+        return f"{self._heads.text(head)}{f' !dbg {scope}' if scope else ''} {{"
 
     def ints(self, values: Sequence[int]) -> str:
         """The address of a constant `ints_t` with these values."""
@@ -194,8 +196,8 @@ class ModuleWriter:
                 text = entry + text.replace(_SCOPE, scope)
             words = ["alwaysinline"] if inline else [] if self._merge else ["noinline"]
             words += ['"no-builtin-memcpy"'] if body.loops_only else []
-            debug = self.attached(scope)
-            function = _Function(name, body.parameters, text, inline, tuple(words), debug, work)
+            head = Head("void", name, body.parameters, "", tuple(words), is_launched=not inline)
+            function = _Function(head, text, inline, scope, work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
 
@@ -219,7 +221,7 @@ class ModuleWriter:
 
     def _module(self, functions: Sequence[_Function], entries: Sequence[str], linkage: str) -> str:
         """One module: the functions and entry points, and everything they refer to."""
-        texts = [*(function.text(linkage, self.attributes) for function in functions), *entries]
+        texts = [*(self._text(function, linkage) for function in functions), *entries]
         written = {function.name for function in functions}
         symbols: dict[str, None] = {}
         unread = deque(texts)
@@ -233,7 +235,7 @@ class ModuleWriter:
                 elif symbol in self._by_name:
                     function = self._by_name[symbol]
                     texts.append(
-                        function.text("internal", self.attributes)
+                        self._text(function, "internal")
                         if function.inline
                         else function.declaration
                     )
@@ -250,6 +252,10 @@ class ModuleWriter:
         ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
+    def _text(self, function: _Function, linkage: str) -> str:
+        first = self.begin(replace(function.head, linkage=linkage), function.scope)
+        return f"{first}\nentry:\n{function.body}}}\n"
+
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
@@ -261,26 +267,23 @@ class _Function:
 
     Attributes:
         inline: Whether all callers have it inlined.
-        words: LLVM's, for what it is to do with this function alone.
+        scope: Its debug information, if there is any.
         work: How long LLVM takes for it.
     """
 
-    name: str
-    parameters: str
+    head: Head
     body: str
     inline: bool
-    words: tuple[str, ...]
-    debug: str
+    scope: str
     work: int
 
     @property
-    def declaration(self) -> str:
-        return f"declare hidden void @{self.name}({self.parameters}) {EXTERNAL}"
+    def name(self) -> str:
+        return self.head.name
 
-    def text(self, linkage: str, attributes: str) -> str:
-        words = " ".join([*self.words, attributes])
-        head = f"define {linkage} void @{self.name}({self.parameters}) {words}{self.debug}"
-        return f"{head} {{\nentry:\n{self.body}}}\n"
+    @property
+    def declaration(self) -> str:
+        return f"declare hidden void @{self.name}({self.head.parameters}) {EXTERNAL}"
 
 
 class Body:

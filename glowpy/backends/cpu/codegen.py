@@ -24,28 +24,18 @@ from glowpy.backends.cpu.tasks import Call
 from glowpy.backends.cpu.tiles import TILED_WORK, call_kernel, patch_function, tile_function
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Layout, Trait
-from glowpy.core.tensor import stored
-from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
-from glowpy.ir.insts_gen import (
-    CopyInst,
-    DefineInst,
-    ExtentsInst,
-    IfInst,
-    InsertTensorInst,
-    LoopInst,
-    SplatInst,
-)
-from glowpy.ir.liveness import lifetimes
+from glowpy.ir.insts_gen import IfInst, LoopInst
 from glowpy.ir.printer import instruction_lines, placed, print_irfunction
 from glowpy.ir.run import Run
-from glowpy.ir.value import Value, WeightVar
+from glowpy.llvm.builtin import is_builtin
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols
-from glowpy.llvm.stack import StackContext, emit_loops, emit_stack
+from glowpy.llvm.runs import emit_run, runs_to_compute, stack_context
+from glowpy.llvm.stack import StackContext
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.support.errors import InternalError
-from glowpy.support.symbolic import Expr, highest, static, symbols_of
+from glowpy.support.symbolic import Expr, highest
 from glowpy.support.text import Attr
 
 __all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
@@ -61,9 +51,6 @@ _INLINE_RUN = 16
 
 _INLINED = 256
 """So many instructions are inlined into one function at most, for LLVM's sake again: the runs after them are called."""
-
-_COPIED_BYTES = 1 << 16
-"""So much of a copy is a unit of work."""
 
 
 def entry_name(program: Program) -> str:
@@ -186,21 +173,19 @@ def _calls(
     callees: Callees,
 ) -> Iterator[Call]:
     """Writes a function for every run that does anything."""
-    runs = program.ir.runs
-    context = _stack_context(program, kernels, runs)
-    inlined = 0
-    for run in runs:
-        head = run.head
-        if all(_writes_nothing(inst) for inst in run.members):
-            continue
-        if all(_is_immediate(inst, context) for inst in run.members):
-            continue
-        body = Body(module, f"{prefix}.{run.name}", lines, symbols=symbols)
-        if isinstance(head, IfInst | LoopInst):
-            body.at(head)
-            emit_call(body, head, callees)
+    context = stack_context(program.ir, program.constants, kernels.symbol)
+
+    def emit_other(body: Body, run: Run) -> None:
+        if isinstance(run.head, IfInst | LoopInst):
+            emit_call(body, run.head, callees)
         else:
-            _emit_run(body, run, context, works)
+            _emit_kernel(body, run, context, works(run.head))
+
+    inlined = 0
+    for run in runs_to_compute(program.ir, context):
+        head = run.head
+        body = Body(module, f"{prefix}.{run.name}", lines, symbols=symbols)
+        emit_run(body, run, context, emit_other)
         inline = _is_inlined(run, _INLINED - inlined)
         inlined += len(run.members) if inline else 0
         function = module.function(
@@ -210,47 +195,6 @@ def _calls(
             members=[(inst.name, lines[inst]) for inst in run.following if inst.name],
         )
         yield Call(function, tuple(body.memories), run, lines[head], body.units)
-
-
-def _stack_context(program: Program, kernels: Kernels, runs: Sequence[Run]) -> StackContext:
-    """Looks for one-element memory that never changes, and for results that nobody reads."""
-    lives = lifetimes(program.ir)
-    position = {inst: index for index, inst in enumerate(program.ir.instructions)}
-    last_of_run = {inst: position[run.members[-1]] for run in runs for inst in run.members}
-    immediates: dict[Value, float | int] = {}
-    for value, life in lives.items():
-        if value.type.count != 1:
-            continue
-        if isinstance(value, WeightVar):
-            if value.is_constant:
-                item = program.constants[value.name].array.reshape(-1)[0]
-                immediates[value] = float(item) if value.type.kind.has_fractions else int(item)
-        elif len(life.writes) == 1:
-            writer = program.ir.instructions[life.writes[0]]
-            readers = [program.ir.instructions[index] for index in life.reads]
-            if isinstance(writer, SplatInst) and all(
-                reader.has(Trait.ELEMENTWISE) for reader in readers
-            ):
-                immediates[value] = stored(writer.result.type, writer.value).item()
-
-    def needed(inst: Instruction) -> bool:
-        base = inst.operands[0].value.base
-        reads = lives[base].reads
-        return isinstance(base, WeightVar) or (bool(reads) and reads[-1] > last_of_run[inst])
-
-    return StackContext(kernels.symbol, immediates, needed)
-
-
-def _writes_nothing(inst: Instruction) -> bool:
-    """Whether what an instruction writes, of which there is something, has no elements."""
-    if isinstance(inst, InsertTensorInst):
-        return inst.input.type.is_empty
-    written = list(inst.writes())
-    return bool(written) and all(value.type.is_empty for value in written)
-
-
-def _is_immediate(inst: Instruction, context: StackContext) -> bool:
-    return isinstance(inst, SplatInst) and inst.result.base in context.immediates
 
 
 def _is_inlined(run: Run, room: int) -> bool:
@@ -263,102 +207,10 @@ def _is_inlined(run: Run, room: int) -> bool:
         return True
     if len(run.members) > min(_INLINE_RUN, room):
         return False
-    small = CopyInst | SplatInst | ExtentsInst | DefineInst
-    if not (head.has(Trait.ELEMENTWISE) or isinstance(head, small)):
+    if not (head.has(Trait.ELEMENTWISE) or is_builtin(head)):
         return False
     count = max(highest(ref.value.type.count) for inst in run.members for ref in inst.operands)
     return count <= _INLINE_ELEMENTS
-
-
-def _emit_run(
-    body: Body, run: Run, context: StackContext, works: Callable[[Instruction], Work]
-) -> None:
-    head = run.head
-    body.at(head)
-    if head.has(Trait.ELEMENTWISE):
-        emit_stack(body, run.members, run.shape, context)
-    elif isinstance(head, CopyInst):
-        _emit_copy(body, head)
-    elif isinstance(head, SplatInst):
-        _emit_splat(body, head)
-    elif isinstance(head, ExtentsInst):
-        _emit_extents(body, head)
-    elif isinstance(head, DefineInst):
-        _emit_define(body, head)
-    else:
-        _emit_kernel(body, run, context, works(head))
-
-
-def _emit_copy(body: Body, inst: CopyInst) -> None:
-    result, source = inst.result, inst.input
-    if result.same_memory(source):
-        return
-    kind = result.type.kind
-    to, out_of = body.pointer(result), body.pointer(source)
-    if not (result.is_contiguous and source.is_contiguous):
-        steps = result.strides, source.strides
-
-        def inner(index: Callable[[Shape], str]) -> None:
-            element = body.load(kind, out_of, index(steps[1]))
-            body.store(kind, element, to, index(steps[0]))
-
-        emit_loops(body, result.type.shape, steps, inner)
-        return
-    dim, size = body.module.dim, body.number(result.type.size)
-    if result.type.room > _COPIED_BYTES:
-        start, end = body.split(result.type.size, _COPIED_BYTES)
-        size = body.let(f"sub nuw nsw {dim} {end}, {start}")
-        to = body.let(f"getelementptr inbounds i8, ptr {to}, {dim} {start}")
-        out_of = body.let(f"getelementptr inbounds i8, ptr {out_of}, {dim} {start}")
-    symbol = f"llvm.memcpy.p0.p0.{dim}"
-    body.module.declare(symbol, "void", ["ptr", "ptr", dim, "i1"])
-    body.line(f"call void @{symbol}(ptr {to}, ptr {out_of}, {dim} {size}, i1 false)")
-
-
-def _emit_extents(body: Body, inst: ExtentsInst) -> None:
-    kind, dim = inst.result.type.kind, body.module.dim
-    (stride,) = static(inst.result.strides)
-    pointer = body.pointer(inst.result)
-    for index, value in enumerate(inst.values):
-        number = body.number(value)
-        if isinstance(value, Expr) and dim != "i64":
-            number = body.let(f"sext {dim} {number} to i64")
-        body.store(kind, number, pointer, str(index * stride))
-
-
-def _emit_define(body: Body, inst: DefineInst) -> None:
-    """From the elements to the array of extents, which functions that are called after this one read."""
-    dim, elements, array = body.module.dim, body.pointer(inst.input), body.extents
-    for index, one in enumerate(symbols_of(inst.symbols).values()):
-        number = body.load(inst.input.type.kind, elements, str(index))
-        for relation, bound in (("sgt", one.low), ("slt", one.high)):
-            inside = body.let(f"icmp {relation} i64 {number}, {bound}")
-            number = body.let(f"select i1 {inside}, i64 {number}, i64 {bound}")
-        if dim != "i64":
-            number = body.let(f"trunc i64 {number} to {dim}")
-        place = body.place_of(one.name)
-        address = body.let(f"getelementptr inbounds {dim}, ptr {array}, {dim} {place}")
-        body.line(f"store {dim} {number}, ptr {address}")
-
-
-def _emit_splat(body: Body, inst: SplatInst) -> None:
-    type, steps = inst.result.type, inst.result.strides
-    elements = stored(type, inst.value)
-    pointer = body.pointer(inst.result)
-    array = ""
-    if elements.size > 1:  # one for each channel
-        array = body.module.array(type.kind, elements.reshape(-1).tolist())
-    channel = tuple(int(axis == type.rank - elements.ndim) for axis in range(type.rank))
-
-    def inner(index: Callable[[Shape], str]) -> None:
-        element = (
-            body.load(type.kind, array, index(channel))
-            if array
-            else literal(type.kind, elements.item())
-        )
-        body.store(type.kind, element, pointer, index(steps))
-
-    emit_loops(body, type.shape, (steps, channel) if array else (steps,), inner)
 
 
 def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> None:

@@ -49,6 +49,7 @@ from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.plan import ALIGNMENT, Slot
 from glowpy.ir.value import Value, WeightVar
 from glowpy.llvm.extents import Symbols, emit_dim
+from glowpy.llvm.head import Head
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.sanitizer import in_memory
 from glowpy.support.symbolic import Dim, Symbol
@@ -66,6 +67,9 @@ __all__ = [
 
 Counter = Literal["", "readcyclecounter", "readsteadycounter", "clock_gettime"]
 """What tells the time: one of LLVM's intrinsics, or the thread's clock, by a function of the system."""
+
+_BOUND_AREAS = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
+"""Parameters of `NAME_bound`, and of functions that others call."""
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
@@ -113,8 +117,8 @@ def entry_texts(
     symbols: Symbols | None = None,
 ) -> list[str]:
     """The texts of `NAME_bound`, which does the calls, of `NAME`, and of what describes the instructions."""
-    linkage, inline = ("", "") if options.bound else ("internal ", "alwaysinline ")
-    head = f"define {linkage}i32 @{name}_bound", inline
+    linkage, words = ("", ()) if options.bound else ("internal", ("alwaysinline",))
+    head = Head("i32", f"{name}_bound", _BOUND_AREAS, linkage, words)
     texts = _body(program, module, name, calls, options, symbols, head)
     if not options.bound:
         texts += _plain(program, module, name, options)
@@ -134,7 +138,7 @@ def callee_texts(
 
     It takes what `NAME_bound` takes, in a table of its own. `first_index` is the number of its first instruction.
     """
-    head = f"define internal i32 @{callee_symbol(name, program.ir.name)}", ""
+    head = Head("i32", callee_symbol(name, program.ir.name), _BOUND_AREAS, "internal")
     untimed = replace(options, timed="")
     return _body(program, module, name, calls, untimed, symbols, head, first_index)
 
@@ -146,7 +150,7 @@ def _body(
     calls: Sequence[Call],
     options: EntryOptions,
     symbols: Symbols | None,
-    head: tuple[str, str],
+    head: Head,
     first_index: int = 0,
 ) -> list[str]:
     """A function that does the calls, and what describes their instructions."""
@@ -233,12 +237,12 @@ def _bound(
     calls: Sequence[Call],
     options: EntryOptions,
     symbols: Symbols | None,
-    head: tuple[str, str],
+    head: Head,
     indices: Mapping[Instruction, int],
 ) -> str:
     addresses = _Addresses(program, module, symbols, bound=options.bound)
     lines, slots, callbacks = addresses.lines, addresses.slots, None
-    scope = module.subprogram(head[0].rpartition("@")[2], 1)
+    scope = module.subprogram(head.name, 1)
     if options.parallel:
         lines += prepare_tasks(module, slots, calls)
         slots += PARALLEL_SLOTS
@@ -265,10 +269,8 @@ def _bound(
             lines += callbacks.around(call.run.head, operands, text, where, addresses.number)
         if options.timed:
             lines += _stamp(module, options.timed, indices[call.run.head] + 1)
-    areas = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
-    start = f"{head[0]}({areas}) {head[1]}{module.attributes}"
     body = "".join(f"{line}\n" for line in lines)
-    return f"{start}{module.attached(scope)} {{\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
+    return f"{module.begin(head, scope)}\n{body}  ret i32 0{module.location(1, scope)}\n}}\n"
 
 
 def _told(call: Call, program: Program, options: EntryOptions) -> Sequence[OperandRef]:
@@ -360,10 +362,7 @@ def _plain(
         lines.append(f"  %intact = call i1 @libjit_guard_intact{guard}{where}")
         lines.append(f"  %status = select i1 %intact, i32 %code, i32 {Status.OVERRUN:d}")
     lines.append(f"  ret i32 {'%status' if options.guard else '%code'}{where}")
-    body = "\n".join(lines)
-    yield (
-        f"define i32 @{own}({areas}) {module.attributes}{module.attached(scope)} {{\n{body}\n}}\n"
-    )
+    yield "\n".join([module.begin(Head("i32", own, areas), scope), *lines, "}"]) + "\n"
 
 
 def _alone(module: ModuleWriter, name: str, parallel: str, areas: str) -> str:
@@ -372,7 +371,7 @@ def _alone(module: ModuleWriter, name: str, parallel: str, areas: str) -> str:
     where = module.location(1, scope)
     arguments = f"{areas.replace(' noalias', '')}, ptr null, ptr null"
     return (
-        f"define i32 @{name}({areas}) {module.attributes}{module.attached(scope)} {{\n"
+        f"{module.begin(Head('i32', name, areas), scope)}\n"
         f"  %code = call i32 @{parallel}({arguments}){where}\n  ret i32 %code{where}\n}}\n"
     )
 

@@ -9,12 +9,13 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.cpu.variant import Variant
 from glowpy.ir.inst import Instruction
+from glowpy.llvm.builtin import BUILTIN
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.errors import InternalError
 
 __all__ = ["Kernels"]
 
-_WITHOUT_KERNEL = ("copy", "define", "extents", "if", "loop", "splat")
+_WITHOUT_KERNEL = (*BUILTIN, "if", "loop")
 """What the code generator writes itself."""
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from glowpy.ir.run import Run
 from glowpy.ir.value import Value
+from glowpy.llvm.head import Head
 from glowpy.llvm.writer import ModuleWriter
 from glowpy.support.symbolic import Dim, highest
 
@@ -82,10 +83,10 @@ def task_call(
 def _share(module: ModuleWriter) -> str:
     """Gives all units of a task to `parallel_for`, or computes them if that is NULL."""
     dim = module.dim
+    parameters = f"ptr %parallel, ptr %context, ptr %task, ptr %pointers, {dim} %units"
     return "\n".join(
         (
-            f"define internal void @share(ptr %parallel, ptr %context, ptr %task, ptr %pointers, {dim} %units) "
-            f"noinline {module.attributes} {{",
+            module.begin(Head("void", "share", parameters, "internal", ("noinline",))),
             "  %alone = icmp eq ptr %parallel, null",
             "  br i1 %alone, label %here, label %elsewhere",
             "here:",
@@ -102,8 +103,9 @@ def _share(module: ModuleWriter) -> str:
 def _task(module: ModuleWriter, count: int) -> str:
     """Calls the first of `count` + 1 pointers with the others, and the units."""
     dim = module.dim
+    parameters = f"ptr %pointers, {dim} %first, {dim} %last"
     lines = [
-        f"define internal void @task.{count}(ptr %pointers, {dim} %first, {dim} %last) {module.attributes} {{",
+        module.begin(Head("void", f"task.{count}", parameters, "internal")),
         "  %function = load ptr, ptr %pointers",
     ]
     for index in range(count):

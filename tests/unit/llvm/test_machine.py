@@ -9,6 +9,7 @@ import pytest
 from llvmlite.binding import parse_assembly
 
 from glowpy.llvm import machine
+from glowpy.llvm.head import Head
 from glowpy.llvm.machine import (
     Compiler,
     InvalidIRError,
@@ -117,7 +118,8 @@ def test_kernels_are_read_once_for_networks_that_need_the_same(
 
 
 def test_vectors_are_as_wide_as_the_machines() -> None:
-    assert '"prefer-vector-width"="256"' in ModuleWriter(64, 32, None).attributes
+    head = Head("void", "f", "")
+    assert '"prefer-vector-width"="256"' in ModuleWriter(64, 32, None).begin(head)
 
 
 def test_another_process_says_no_more_than_that() -> None:

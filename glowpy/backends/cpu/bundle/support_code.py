@@ -20,6 +20,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.extents import emit_dim
+from glowpy.llvm.head import Head
 from glowpy.llvm.writer import ModuleWriter, literal
 from glowpy.support import symbolic
 
@@ -82,8 +83,9 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
             "  br i1 %missing, label %none, label %some\n"
             f"none:\n  ret i32 {Status.MISSING_AREA:d}\nsome:\n"
         )
+    head = Head("i32", f"{options.name}_check_weights", "ptr %constants")
     yield (
-        f"define i32 @{options.name}_check_weights(ptr %constants) {module.attributes} {{\n{missing}"
+        f"{module.begin(head)}\n{missing}"
         f"  %crc = call i32 @libjit_crc32(ptr %constants, {dim} {layout.constants.size})\n"
         f"  %same = icmp eq i32 %crc, {layout.crc}\n"
         f"  %status = select i1 %same, i32 0, i32 {Status.CORRUPT_WEIGHTS:d}\n"
@@ -94,7 +96,8 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
 def _hooks(options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
     """What is called before and after each run of instructions: nothing, until whoever watches says what."""
     own = f"{options.name}_unwatched"
-    yield f"define internal void @{own}(i32 %index, ptr %operands) {module.attributes} {{\n  ret void\n}}"
+    head = Head("void", own, "i32 %index, ptr %operands", "internal")
+    yield f"{module.begin(head)}\n  ret void\n}}"
     yield f"@{options.name}_hooks = global [2 x ptr] [ptr @{own}, ptr @{own}]"
 
 
@@ -121,7 +124,7 @@ def _selftest(
     copy = f"llvm.memcpy.p0.p0.{dim}"
     module.declare(copy, "void", ["ptr", "ptr", dim, "i1"])
     areas = ("ptr %constants", "ptr %mutable", "ptr %activations")
-    lines = [f"define i32 @{name}_selftest({', '.join(areas)}) {module.attributes} {{"]
+    lines = [module.begin(Head("i32", f"{name}_selftest", ", ".join(areas)))]
     most = max(len(entry.extents) for entry in layout.entries)
     if most:
         lines.append(f"  %extents = alloca [{most} x {dim}]")
@@ -298,8 +301,9 @@ def _dims(entry: Entry, module: ModuleWriter) -> str:
     """The function that writes the dimensions of a symbol of a network."""
     dim, places = module.dim, [extent.symbol.name for extent in entry.extents]
     cases = [f"i64 {index}, label %symbol{index}" for index in range(len(entry.symbols))]
+    parameters = "ptr %extents, i64 %symbol, ptr %dims"
     lines = [
-        f"define internal void @{entry.name}.dims(ptr %extents, i64 %symbol, ptr %dims) {module.attributes} {{",
+        module.begin(Head("void", f"{entry.name}.dims", parameters, "internal")),
         f"  switch i64 %symbol, label %none [{' '.join(cases)}]",
         "none:",
         "  ret void",
