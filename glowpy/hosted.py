@@ -154,6 +154,14 @@ class Hosted:
         types = [plan.types.get(name) for name in node.input]
         function = rule(HostNode(node, self._model.source.stores, bodies, types))
         inputs, outputs, outer = [*node.input], [*node.output], step.outer
+        what = f"{node.op_type}: "
+
+        def compute_one(values: dict[str, HostValue]) -> None:
+            try:
+                result = function(*[values[name] for name in inputs])
+            except UserError as error:
+                raise located(error, loc, what) from None
+            values[outputs[0]] = result[0] if isinstance(result, tuple) else result
 
         def compute(values: dict[str, HostValue]) -> None:
             operands = [values[name] if name else None for name in inputs]
@@ -162,11 +170,12 @@ class Hosted:
             try:
                 results = function(*operands)
             except UserError as error:
-                raise located(error, loc, f"{node.op_type}: ") from None
+                raise located(error, loc, what) from None
             several = results if isinstance(results, tuple) else (results,)
             values.update({n: item for n, item in zip(outputs, several, strict=False) if n})
 
-        return compute
+        is_plain = len(outputs) == 1 and outputs[0] and all(inputs) and not bodies
+        return compute_one if is_plain else compute
 
 
 @final
@@ -195,9 +204,8 @@ class _Part:
         segment = self.segment
         feed = {name: values[name] for name in segment.inputs}
         words = _numbered(feed, segment.strings) if segment.strings else None
-        outputs = segment.outputs
         session = self._session or self.session
-        values.update(zip(outputs, session.run(outputs, feed), strict=True))
+        values.update(zip(segment.outputs, session.run(None, feed), strict=True))
         if words is not None:
             for name in self._spelled:
                 values[name] = np.asarray(words[values[name]], object)

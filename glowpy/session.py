@@ -245,9 +245,8 @@ class InferenceSession(ProcessBound):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: inputs and outputs."""
-        infos = [("input", info) for info in self.get_inputs()]
-        infos += [("output", info) for info in self.get_outputs()]
-        rows = [[direction, *str(info).split(" ", 1)] for direction, info in infos]
+        sides = ("input", self.get_inputs()), ("output", self.get_outputs())
+        rows = [[side, *str(info).split(" ", 1)] for side, infos in sides for info in infos]
         title = f"InferenceSession of {self._file} on {self._backend.name}"
         return html_table(title, ["", "name", "type"], rows)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import hypothesis
 import numpy as np
+import onnx.parser
 import pytest
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -13,6 +14,7 @@ from onnx import TensorProto, helper
 import glowpy
 from glowpy.importer import HostModel, open_model
 from glowpy.importer.onnx.host.split import Segment
+from glowpy.support.errors import UserError
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
     FLOAT,
@@ -225,3 +227,54 @@ def test_strings_are_not_computed_with(operator: str) -> None:
     proto = model(nodes, [tensor("x", STRING, [2])], [tensor("y", STRING)])
     with pytest.raises(glowpy.UserError, match=rf"'node' .*{operator} \(opset 21\) of strings"):
         glowpy.InferenceSession(proto)
+
+
+COLUMNS = """agraph (string[N, 3] x)
+  => (int64[N, 1] a, string[N, 1] b, int64[N, 2] c, string[N] d, string[N, 2] e, int64[N, 3] f) {
+  one = Constant<value_ints = [1]>() last = Constant<value_ints = [-1]>() two = Constant<value_ints = [2, 0]>()
+  scalar = Constant<value = int64 {-2}>()
+  x1 = Gather<axis = 1>(x, one) a = ai.onnx.ml.LabelEncoder<keys_strings = ["p", "q"], values_int64s = [7, 8],
+    default_int64 = -5>(x1)
+  b = ai.onnx.ml.ArrayFeatureExtractor(x, last)
+  x2 = ai.onnx.ml.ArrayFeatureExtractor(x, two)
+  c = ai.onnx.ml.CategoryMapper<cats_strings = ["q", "r"], cats_int64s = [3, 4]>(x2)
+  d = Gather<axis = -1>(x, scalar) x3 = Gather<axis = -1>(x, two) e = Identity(x3)
+  f = ai.onnx.ml.LabelEncoder<keys_strings = ["p", "q"], values_int64s = [0, 1]>(x) }"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_columns_of_strings(backend: str) -> None:
+    """What only the session reads is taken by it, without machine code, whatever the strings are kept as."""
+    head = '<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> '
+    model = onnx.parser.parse_model(head + COLUMNS)
+    session = glowpy.InferenceSession(model, backend=backend)
+    rows = [["p", "q", "r"], ["q", "äöü", "p"], ["z", "p", "q"]]
+    for given in (np.array(rows), np.array(rows, object), np.array(rows, object)[::-1]):
+        plain = given.astype(object)
+        a, b, c, d, e, f = session.run(None, {"x": given})
+        ids = {"p": 7, "q": 8}
+        assert a.tolist() == [[ids.get(text, -5)] for text in plain[:, 1]]
+        assert b.tolist() == plain[:, 2:].tolist()
+        assert c.tolist() == [
+            [{"q": 3, "r": 4}.get(text, -1) for text in row] for row in plain[:, [2, 0]]
+        ]
+        assert d.tolist() == plain[:, 1].tolist()
+        assert e.tolist() == plain[:, [2, 0]].tolist()
+        assert f.tolist() == [[{"p": 0, "q": 1}.get(text, -1) for text in row] for row in plain]
+    for wrong in (np.array([["p", "q", 3]], object), np.array([["p", None, "q"]], object)):
+        with pytest.raises(UserError, match="expected strings"):
+            session.run(None, {"x": wrong})
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_labels_of_numbers_in_a_row(first: int) -> None:
+    """Keys from 0 on are places in a table; others, and what has no key, are looked up."""
+    words = '["a", "b", "c"]'
+    keys = [first, first + 1, first + 2]
+    text = f"""<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]> agraph (int64[N] x) => (string[N] y) {{
+      y = ai.onnx.ml.LabelEncoder<keys_int64s = {keys}, values_strings = {words}, default_string = "none">(x) }}"""
+    session = glowpy.InferenceSession(onnx.parser.parse_model(text))
+    numbers = [2, 0, 1, 3, -1, (1 << 63) - 1, -(1 << 63)]
+    known = dict(zip(keys, "abc", strict=True))
+    (y,) = session.run(None, {"x": np.array(numbers)})
+    assert y.tolist() == [known.get(number, "none") for number in numbers]

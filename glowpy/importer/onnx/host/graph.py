@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
 
-from glowpy.importer.onnx.host.types import HostValue, strings
+from glowpy.importer.onnx.host.types import HostValue, is_strings, strings
+from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import decode, decode_sparse
 from glowpy.support.errors import UserError
@@ -24,6 +26,7 @@ __all__ = [
     "graphs_of",
     "initializers",
     "stored_type",
+    "takes_strings",
 ]
 
 _MAX_RANK = 32
@@ -162,3 +165,22 @@ def _without_shape(type: onnx.TypeProto) -> onnx.TypeProto:
     if copy.HasField("tensor_type"):
         copy.tensor_type.ClearField("shape")
     return copy
+
+
+_TAKERS = {("", "Gather"): 0, ("ai.onnx.ml", "ArrayFeatureExtractor"): -1}
+"""Operators that take a part of what there is along an axis, and which if they do not say."""
+
+
+def takes_strings(
+    node: onnx.NodeProto, type: onnx.TypeProto | None, places: Stored | None, stores: Stores
+) -> bool:
+    """Whether a node takes strings of a matrix or more, whose type is given, at places that are known to be there."""
+    default = _TAKERS.get((domain_of(node.domain), node.op_type))
+    if default is None or type is None or places is None or not is_strings(type):
+        return False
+    dims = [dim.dim_value for dim in type.tensor_type.shape.dim]
+    (axis,) = [a.i for a in node.attribute if a.name == "axis"] or [default]
+    if len(dims) < 2 or not -len(dims) <= axis < len(dims):
+        return False
+    numbers = np.asarray(decoded("places", places, stores))
+    return bool(np.all((-dims[axis] <= numbers) & (numbers < dims[axis])))

@@ -29,6 +29,7 @@ from glowpy.importer.onnx.host.graph import (
     graphs_of,
     initializers,
     stored_type,
+    takes_strings,
 )
 from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
 from glowpy.importer.onnx.host.types import (
@@ -302,17 +303,17 @@ class _Split:
         return hosted | self._copies(hosted) if hosted else hosted
 
     def _copies(self, hosted: set[int]) -> set[int]:
-        """Identities between values of the session's: nothing is worth calling machine code for."""
+        """Values of the session's that are given on, or a part of each: that is not worth calling machine code for."""
         copies: set[int] = set()
         for index in reversed(range(len(self.nodes))):
             node = self.nodes[index]
-            if node.op_type != "Identity" or domain_of(node.domain) or self._sequences(index):
+            if not self._gives_on(node) or self._sequences(index):
                 continue
             if not self.readers[index] <= hosted | copies:
                 continue
             source = node.input[0]
             while (maker := self.makers.get(source)) is not None and maker not in hosted:
-                if self.nodes[maker].op_type != "Identity":
+                if not self._gives_on(self.nodes[maker]):
                     break
                 source = self.nodes[maker].input[0]
             type = self.types.get(node.input[0])
@@ -320,6 +321,15 @@ class _Split:
             if own or (type is not None and is_strings(type)):
                 copies.add(index)
         return copies
+
+    def _gives_on(self, node: onnx.NodeProto) -> bool:
+        """Whether a node gives what it takes, or strings of it at places that are known to be there."""
+        if node.op_type == "Identity" and not domain_of(node.domain):
+            return True
+        if len(node.input) != 2:
+            return False
+        type, places = self.types.get(node.input[0]), self.stored.get(node.input[1])
+        return takes_strings(node, type, places, self.source.stores)
 
     def _is_hosts(self, index: int) -> bool:
         """Whether a node has values that are no numbers, and no sequences of such."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import countOf
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -318,7 +319,7 @@ def strings(what: str, given: object) -> Array:
     if array.dtype.kind not in "OUST":
         raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
     items = array.reshape(-1).tolist()
-    if {*map(type, items)} <= {str} and "".join(items).isascii():
+    if countOf(map(type, items), str) == len(items) and "".join(items).isascii():
         return array.astype(object)
     result = np.empty(array.size, object)
     result[:] = [_text(what, item) for item in items]
