@@ -366,6 +366,7 @@ def generate_all(
                 callees=needed,
                 frames=frames,
             )
+        ctx.steps.translated(g, ir)
         finish(ir)
         programs[g.name] = ir
         if g is not f:

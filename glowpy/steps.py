@@ -1,6 +1,7 @@
 """Steps: the changes of one compilation, numbered; which of them may happen, and what became of every node.
 
-A step is a pass that changed something, or a rewrite that was applied. `PassContext.allows` asks whether the next one
+A step is a pass that changed something, a rewrite that was applied, or the translation of a function into
+instructions (`irgen`). `PassContext.allows` asks whether the next one
 may happen, so a compilation can stop after any number of them: what is left out then are passes and rewrites that make
 code better, never those without which there is no code.
 """
@@ -15,6 +16,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue, Use
 from glowpy.graph.rewrite import Place
 from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import ViewInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 
@@ -122,6 +124,17 @@ class Steps:
         origin = root.loc.node
         self.log.append(Step(self.count, name, rule, f.name, root.name, origin, changes))
 
+    def translated(self, f: Function, ir: IRFunction) -> None:
+        """Counts the step from a graph to instructions, which have the names of nodes."""
+        self.count += 1
+        if self.recorded:
+            names = {inst.name for inst in _named(ir)}
+            changes = tuple(
+                Change(n.name, n.SCHEMA.mnemonic, (n.name,) if n.name in names else ())
+                for n in f.topological()
+            )
+            self.log.append(Step(self.count, "irgen", "", f.name, "", "", changes))
+
 
 def computing(value: NodeValue, created: Collection[Node]) -> list[str]:
     """What a new value is and, where that only moves elements, what else was created that computes them, by name."""
@@ -209,30 +222,33 @@ class _IRSnapshot:
         self._operators: dict[str, str] = {}
         self._read: dict[str, list[Value]] = {}
         self._written: dict[str, list[Value]] = {}
-        for inst in _computing(f):
+        for inst in _named(f):
             self._operators.setdefault(inst.name, inst.SCHEMA.mnemonic)
-            self._read.setdefault(inst.name, []).extend(value.base for value in inst.reads())
-            self._written.setdefault(inst.name, []).extend(value.base for value in inst.writes())
+            read, written = (
+                ([inst.value], ()) if isinstance(inst, ViewInst) else (inst.reads(), inst.writes())
+            )
+            self._read.setdefault(inst.name, []).extend(value.base for value in read)
+            self._written.setdefault(inst.name, []).extend(value.base for value in written)
 
     def changes(self) -> Iterator[Change]:
         """A node may become several instructions of one name: it is gone when all of them are."""
-        now = dict.fromkeys(inst.name for inst in _computing(self._f))
+        now = dict.fromkeys(inst.name for inst in _named(self._f))
         gone = [name for name in self._operators if name not in now]
         if not gone:
             return
         writers, readers = _inverted(self._written), _inverted(self._read)
         for name in gone:
             results = self._written[name]
-            is_read = any(isinstance(one, WeightVar) or one in readers for one in results)
+            is_read = not results or any(isinstance(b, WeightVar) or b in readers for b in results)
             sources = [w for one in self._read[name] for w in writers.get(one, ()) if w in now]
             later = [r for one in results for r in readers.get(one, ()) if r in now]
             names = tuple(dict.fromkeys(sources or later)) if is_read else ()
             yield Change(name, self._operators[name], names)
 
 
-def _computing(f: IRFunction) -> list[Instruction]:
-    """The instructions that touch elements."""
-    return [inst for inst in f.instructions if not inst.has(Trait.MEMORY)]
+def _named(f: IRFunction) -> list[Instruction]:
+    """The instructions that nodes became: those that touch elements, and views."""
+    return [i for i in f.instructions if isinstance(i, ViewInst) or not i.has(Trait.MEMORY)]
 
 
 def _inverted(values: Mapping[str, Sequence[Value]]) -> dict[Value, list[str]]:

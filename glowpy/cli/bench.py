@@ -171,8 +171,7 @@ def bench(
       glowpy bench model.onnx --threads 2 --seconds 5 --json
       glowpy bench model.onnx --html bench.html --trace bench.trace.json
     """
-    if "-" in (html, trace):
-        raise UserError("expected files for --html and --trace", note="./- is a file")
+    _expect_files(html, trace)
     count, chosen = _processors(threads, core, clock)
     plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock, passes)
     options = replace(cpu_options, threads=count)
@@ -194,6 +193,12 @@ def bench(
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
         print_report(own.target, plan, results, layers=layers)
+
+
+def _expect_files(html: str | None, trace: str | None) -> None:
+    """Raises UserError for standard output, which has the report."""
+    if "-" in (html, trace):
+        raise UserError("expected files for --html and --trace", note="./- is a file")
 
 
 def _count(threads: int, clock: str) -> int:

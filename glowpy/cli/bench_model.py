@@ -289,13 +289,11 @@ def measure(
     """
     before = len(backend.tuned)
     with progress(f"compiling {source.path}"):
-        options = plan.passes.on(CompileOptions())
-        ctx = plan.passes.context(options, backend)
-        stages = compilation(source.function, backend, options, ctx=ctx)
+        stages = plan.passes.compilation(source.function, backend)
         program, compiled = stages.program, stages.compiled
         timed = None if twin is None else twin.compile(program, CompileOptions())
         called = called_multiply_adds(compilation(source.function, backend).optimized)
-    plan.passes.report(ctx)
+    plan.passes.report(stages.ctx)
     feeds = read_inputs(
         *(plan.inputs, source.ports, plan.seed, source.path, source.state_ports, source.known)
     )

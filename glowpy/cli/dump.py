@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from glowpy.backend import Backend, CompileOptions
+from glowpy.backend import Backend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import (
     backend_option,
@@ -28,9 +28,9 @@ from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
-from glowpy.engine import compilation
 from glowpy.exporter import dump_onnx
 from glowpy.graph.dot import print_dot, render_svg
+from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation, Stage
 from glowpy.support.errors import UserError
@@ -112,28 +112,30 @@ def dump(
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state, values)
     bound = bound_backend(backend, cpu_options, settings)
-    options = passes.on(CompileOptions())
-    ctx = passes.context(options, bound)
-    if form == "onnx":
-        with progress(f"{chosen} of {model}"):
-            stages = compilation(choose_function(module, name), bound, options, ctx=ctx)
-            _write_onnx(stages, chosen, output)
-        passes.report(ctx)
+    if chosen is Stage.GRAPH and form == "text" and not name:
+        _write(print_module(module), module, chosen, save_constants, output)
         return
+    stages = passes.compilation(choose_function(module, name), bound)
     with progress(f"{chosen} of {model}"):
-        if chosen is Stage.GRAPH and form == "text" and not name:
-            text = print_module(module)
-        else:
-            stages = compilation(choose_function(module, name), bound, options, ctx=ctx)
-            text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
-            if chosen is not Stage.GRAPH:
-                is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
-                module = (stages.graph(chosen) if is_graph else stages.lowered).module
-    if save_constants is not None:
-        write = write_named_constants if chosen is Stage.IR else write_constants
-        write(save_constants, module.constants)
+        if form == "onnx":
+            _write_onnx(stages, chosen, output)
+            return
+        text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
+        if chosen is not Stage.GRAPH:
+            is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
+            module = (stages.graph(chosen) if is_graph else stages.lowered).module
     _say_tuning(bound, chosen)
-    passes.report(ctx)
+    passes.report(stages.ctx)
+    _write(text, module, chosen, save_constants, output)
+
+
+def _write(
+    text: str, module: Module, stage: Stage, save_constants: str | None, output: str
+) -> None:
+    """Writes the text of a stage, and the constants that go with it."""
+    if save_constants is not None:
+        write = write_named_constants if stage is Stage.IR else write_constants
+        write(save_constants, module.constants)
     write_text(output, text)
 
 

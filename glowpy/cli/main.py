@@ -27,6 +27,7 @@ from glowpy.cli.demo import demo
 from glowpy.cli.doctor import doctor
 from glowpy.cli.dump import dump
 from glowpy.cli.export import export
+from glowpy.cli.history import history
 from glowpy.cli.interrupt import INTERRUPTED
 from glowpy.cli.opt import opt
 from glowpy.cli.profile import profile
@@ -83,6 +84,7 @@ VERBS = {
         export,
         targets,
         dump,
+        history,
         opt,
         cache,
         doctor,

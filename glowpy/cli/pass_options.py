@@ -14,13 +14,13 @@ from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import bound_backend, chosen_backend
 from glowpy.cli.completion import Items, beginning
-from glowpy.engine import context
+from glowpy.engine import compilation, context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.passes import PassContext, Rewrites
-from glowpy.recipe import check_disabled, expect_pass, passes_of
+from glowpy.recipe import Compilation, check_disabled, expect_pass, passes_of
 from glowpy.support.errors import UserError
 
 __all__ = ["PassOptions", "complete_pass", "pass_options", "summary_of"]
@@ -100,6 +100,11 @@ class PassOptions:
         if not {*grouped}.isdisjoint(self.print_after):
             ctx.after_rewrite = self._print_rewritten
         return ctx
+
+    def compilation(self, f: Function, backend: Backend, *, recorded: bool = False) -> Compilation:
+        """The compilation of a function in that context. Raises UserError for an unknown pass."""
+        options = self.on(CompileOptions(recorded=recorded))
+        return compilation(f, backend, options, ctx=self.context(options, backend))
 
     def plain_context(self, options: CompileOptions) -> PassContext:
         """The same where every pass runs by itself, and has been looked at."""

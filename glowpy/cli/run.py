@@ -180,7 +180,6 @@ def run_model(
       glowpy run model.onnx --help-model
       glowpy run model.onnx --prepare batch=1..32 --prepare length=1..512
       glowpy run model.onnx --instrument-debug operands
-      glowpy run model.onnx --check-with interpreter --stop-after 12
       glowpy run model.ir --constants model.npz
     """
     if help_model:

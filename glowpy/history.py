@@ -1,0 +1,137 @@
+"""What became of a node of the model: the steps that replaced it, up to the runs that compute it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glowpy.backend import Program
+from glowpy.graph.function import Function
+from glowpy.graph.node import Node
+from glowpy.ir.insts_gen import ViewInst
+from glowpy.recipe import Compilation
+from glowpy.steps import Change, Step
+from glowpy.support.errors import UserError
+
+__all__ = ["Event", "History", "RunOf", "histories"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A step that was about the node, or what stood in its place by then, and what it did with that."""
+
+    step: Step
+    changes: tuple[Change, ...]
+
+    @property
+    def successors(self) -> tuple[str, ...]:
+        """What stands in the place afterwards."""
+        return tuple(dict.fromkeys(name for change in self.changes for name in change.successors))
+
+
+@dataclass(frozen=True)
+class RunOf:
+    """A run of the program, and the instructions in it that compute what became of a node.
+
+    Attributes:
+        function: The function that it is in.
+        number: Counted from 1.
+        name: The name of the run, which is that of its function in machine code.
+        instructions: Name and mnemonic of each.
+    """
+
+    function: str
+    number: int
+    name: str
+    instructions: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class History:
+    """What became of one node of a graph.
+
+    Attributes:
+        name: The node's name in the graph.
+        operator: What it computes.
+        function: The function that it is in.
+        origin: The node of the model that it is part of.
+        events: The steps that were about it, in order.
+        names: What stands in its place in the end.
+        runs: What computes it.
+        views: What of it is only a way to look at memory, by name.
+        constants: What of it is a constant of the program, by name.
+    """
+
+    name: str
+    operator: str
+    function: str
+    origin: str
+    events: tuple[Event, ...]
+    names: tuple[str, ...]
+    runs: tuple[RunOf, ...]
+    views: tuple[str, ...]
+    constants: tuple[str, ...]
+
+    @property
+    def removed_by(self) -> Event | None:
+        """The step after which nothing stands in its place any more; None if something does."""
+        return self.events[-1] if self.events and not self.names else None
+
+
+def histories(stages: Compilation, name: str) -> list[History]:
+    """The histories of the nodes called `name` in the graph, or that are part of the model's node of that name.
+
+    The compilation must keep a record: `CompileOptions(recorded=True)`. Raises UserError if there is no such node.
+    """
+    functions = (*stages.function.called, stages.function)
+    nodes = [(f, node) for f in functions for node in f.topological()]
+    chosen = [(f, node) for f, node in nodes if name in (node.name, node.loc.node)]
+    if not chosen:
+        names = dict.fromkeys(known for _, node in nodes for known in (node.name, node.loc.node))
+        closest = difflib.get_close_matches(name, filter(None, names), 1)
+        listing = "glowpy dump MODEL shows all nodes"
+        raise UserError(
+            f"expected a node of the model, got '{name}'",
+            note=f"did you mean {closest[0]}? {listing}" if closest else listing,
+        )
+    program = stages.program
+    return [_history(f, node, program, stages.ctx.steps.log) for f, node in chosen]
+
+
+def _history(f: Function, node: Node, program: Program, log: Sequence[Step]) -> History:
+    events, names = _followed(node.name, log)
+    ir = program.ir
+    functions = (*ir.callees.values(), ir)
+    runs = tuple(
+        RunOf(g.name, number, run.name, members)
+        for g in functions
+        for number, run in enumerate(g.runs, 1)
+        if (members := tuple((i.name, i.SCHEMA.mnemonic) for i in run.members if i.name in names))
+    )
+    views = [i for g in functions for i in g.instructions if isinstance(i, ViewInst)]
+    return History(
+        node.name,
+        node.SCHEMA.mnemonic,
+        f.name,
+        node.loc.node,
+        tuple(events),
+        tuple(names),
+        runs,
+        tuple(dict.fromkeys(view.value.name for view in views if view.name in names)),
+        tuple(name for name in names if name in program.constants),
+    )
+
+
+def _followed(name: str, log: Sequence[Step]) -> tuple[list[Event], dict[str, None]]:
+    """The steps about what is called `name` at first, and what it is called in the end."""
+    names = {name: None}
+    events: list[Event] = []
+    for step in log:
+        changes = tuple(change for change in step.changes if change.name in names)
+        if changes:
+            gone = {change.name for change in changes}
+            names = {known: None for known in names if known not in gone}
+            names |= {successor: None for change in changes for successor in change.successors}
+            events.append(Event(step, changes))
+    return events, names
