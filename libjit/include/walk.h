@@ -66,12 +66,11 @@ INLINE walk_t merge_loops(walk_t walk) {
   return walk;
 }
 
-/// Which loop is taken out of a walk: the innermost of all, of those that are contiguous in the input, or of those that do
-/// not advance in the result.
-typedef enum { ANY_LOOP, CONTIGUOUS_LOOP, REDUCED_LOOP } choice_t;
+/// Which loop is taken out of a walk: the innermost of all, or of those that are contiguous in the input.
+typedef enum { ANY_LOOP, CONTIGUOUS_LOOP } choice_t;
 
 INLINE bool is_chosen(loop_t loop, choice_t choice) {
-  return loop.size != 1 && (choice == ANY_LOOP || (choice == CONTIGUOUS_LOOP ? loop.from == 1 : loop.to == 0));
+  return loop.size != 1 && (choice == ANY_LOOP || loop.from == 1);
 }
 
 /// The innermost loop of the chosen ones, or of all if there is none such, which becomes a loop of 1.
@@ -89,8 +88,7 @@ INLINE loop_t take_loop(walk_t *walk, choice_t choice) {
 }
 
 /// The innermost loop, and the next one of a kind that suits it. Unless that is ANY_LOOP, the order of the loops must not
-/// matter: to move elements, the loop that is contiguous in the input where the innermost is not; to reduce them, one that
-/// does not advance in the result where the innermost does.
+/// matter: to move elements, the loop that is contiguous in the input where the innermost is not.
 INLINE plane_t plane_of(walk_t walk, choice_t choice) {
   plane_t plane = {.around = merge_loops(walk)};
   plane.col = take_loop(&plane.around, ANY_LOOP);

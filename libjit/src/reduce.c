@@ -1,8 +1,9 @@
 /// Reductions: sum, product, maximum and minimum over any dimensions, which stay with length 1; the places of extremes, and
 /// running sums, along one dimension.
 ///
-/// Neighbouring dimensions that are both reduced, or both kept, are one (walk.h). Then the innermost is either reduced (a row
-/// becomes a number) or kept (rows become one row); the loops around it fold into the result, which begins as the identity.
+/// Neighbouring dimensions that are both reduced, or both kept, are one; callers say which. Then the innermost is either
+/// reduced (a row becomes a number) or kept (rows become one row); the loops around it fold into the result, which begins as
+/// the identity.
 ///
 /// Sums of floats stay accurate because no accumulator sees many of them: a long row is cut into blocks with a vector of
 /// accumulators each, whose sums are added in double precision; rows are added in blocks, too. Integers wrap around.
@@ -24,16 +25,14 @@
 #define MAX_OR_NAN(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))
 #define MIN_OR_NAN(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
 
-/// The reduced dimensions do not advance in the result.
-LATE plane_t reduce_plane(const ints_t *result_shape, const ints_t *input_shape, const ints_t *result_strides,
-                            const ints_t *input_strides) {
-  walk_t walk = walk_over(input_shape, result_strides, input_strides);
-  UNROLL for (dim_t back = 0; back < MAX_RANK; back++) {
-    loop_t *loop = &walk.loop[MAX_RANK - back];
-    bool reduced = dim_from_last(result_shape, back) != dim_from_last(input_shape, back);
-    loop->to = reduced ? 0 : loop->to;
-  }
-  return plane_of(walk, REDUCED_LOOP);
+/// The loops as the caller has arranged them, who knows which are one and which are the plane for all extents: the last two.
+/// Reduced ones do not advance in the result.
+LATE plane_t arranged_plane(const ints_t *shape, const ints_t *result_strides, const ints_t *input_strides) {
+  plane_t plane = {.around = walk_over(shape, result_strides, input_strides)};
+  plane.col = plane.around.loop[MAX_RANK];
+  plane.row = plane.around.loop[MAX_RANK - 1];
+  plane.around.loop[MAX_RANK] = plane.around.loop[MAX_RANK - 1] = (loop_t){1, 0, 0};
+  return plane;
 }
 
 /// The elements of the result, once each.
@@ -162,7 +161,7 @@ LATE plane_t kept_plane(const plane_t *reduced) {
                                    const ints_t *axes) {                                                                       \
     lane *restrict folded = (lane *)result;                                                                                    \
     const lane *restrict elements = (const lane *)input;                                                                       \
-    plane_t plane = reduce_plane(result_shape, input_shape, result_strides, input_strides);                                    \
+    plane_t plane = arranged_plane(input_shape, result_strides, input_strides);                                                \
     loop_t row = plane.row, col = plane.col;                                                                                   \
     dim_t planes = iterations(&plane.around), block = row.to == 0 ? BLOCK : 1;                                                 \
     fill_##name(folded, kept_plane(&plane));                                                                                   \
@@ -170,7 +169,9 @@ LATE plane_t kept_plane(const plane_t *reduced) {
       loop_t place = locate(&plane.around, i);                                                                                 \
       lane *restrict into = folded + place.to;                                                                                 \
       const lane *restrict out_of = elements + place.from;                                                                     \
-      if (col.to == 0) {                                                                                                       \
+      if (col.size == 1 && col.to != 0 && row.to == 0) { /* of an open number of columns */                                    \
+        into[0] = (lane)OP(into[0], fold_row_##name(out_of, row.size, row.from));                                              \
+      } else if (col.to == 0) {                                                                                                \
         for (dim_t r = 0; r < row.size; r++) {                                                                                 \
           lane sum = fold_row_##name(out_of + r * row.from, col.size, col.from);                                               \
           into[r * row.to] = (lane)OP(into[r * row.to], sum);                                                                  \

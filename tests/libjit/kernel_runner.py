@@ -43,6 +43,7 @@ from tests.libjit import (
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
 from tests.libjit.product_runner import (
+    REDUCTIONS,
     boxes_of_case,
     outcome,
     partitions,
@@ -298,19 +299,19 @@ class Caller:
 
 
 def _told(schema: InstSchema, case: Case, placed: dict[str, Array]) -> list[tuple[int, ...]]:
-    """The shapes and strides that a kernel is told; of a product, with the dimensions merged that are one loop."""
-    arrays = [(operand, placed[operand.name]) for operand in schema.operands]
-    if Trait.EPILOGUE in schema.traits:
+    """The shapes and strides that a kernel is told; of some, with the dimensions merged that are one loop."""
+    if Trait.EPILOGUE in schema.traits or schema.mnemonic in REDUCTIONS:
         boxes = [
             (static(box.shape), static(box.strides))
             for box in boxes_of_case(schema, case.attrs, placed)
         ]
     else:
+        arrays = [placed[operand.name] for operand in schema.operands]
         boxes = [
             (array.shape, tuple(step // array.itemsize for step in array.strides))
-            for _, array in arrays
+            for array in arrays
         ]
-    strided = [operand.layout is not Layout.DENSE for operand, _ in arrays]
+    strided = [operand.layout is not Layout.DENSE for operand in schema.operands]
     return [
         *(shape for shape, _ in boxes),
         *(strides for (_, strides), has in zip(boxes, strided, strict=True) if has),

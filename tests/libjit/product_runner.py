@@ -30,12 +30,24 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value
 from tests.libjit.kernel_cases import Attr
 
-__all__ = ["Record", "Table", "boxes_of_case", "outcome", "partitions", "roughened", "work_of_case"]
+__all__ = [
+    "REDUCTIONS",
+    "Record",
+    "Table",
+    "boxes_of_case",
+    "outcome",
+    "partitions",
+    "roughened",
+    "work_of_case",
+]
+
+REDUCTIONS = ("reduce_add", "reduce_max", "reduce_min", "reduce_mul")
+"""Their callers arrange the loops."""
 
 _INSTS = {
     inst.SCHEMA.mnemonic: inst
     for inst in (*insts_gen.INSTS, *INSTS)
-    if inst.SCHEMA.traits & {Trait.UNITS, Trait.EPILOGUE}
+    if inst.SCHEMA.traits & {Trait.UNITS, Trait.EPILOGUE} or inst.SCHEMA.mnemonic in REDUCTIONS
 }
 
 Range = tuple[int, int]

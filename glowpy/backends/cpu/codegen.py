@@ -266,8 +266,7 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
         "null" if index == 0 and inst.has(Trait.EPILOGUE) else body.pointer(value)
         for index, value in enumerate(values)
     ]  # its epilogue stores the result of a product
-    boxes = boxes_of(inst)
-    shapes = [box.shape for box in boxes]
+    shapes = None
     if cut is not None:
         shapes = [cut.shape(index, value) for index, value in enumerate(values)]
         for index, value in enumerate(values):
@@ -278,6 +277,7 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
                 pointers[index] = body.let(
                     f"getelementptr i8, ptr {pointers[index]}, {module.dim} {move}"
                 )
+    boxes = boxes_of(inst, shapes)
     strides = [
         box.strides
         for ref, box in zip(inst.operands, boxes, strict=True)
@@ -285,7 +285,7 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
     ]
     return [
         *(f"ptr {pointer}" for pointer in pointers),
-        *(f"ptr {body.ints(numbers)}" for numbers in (*shapes, *strides)),
+        *(f"ptr {body.ints(numbers)}" for numbers in (*(box.shape for box in boxes), *strides)),
         *(_attribute(body, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
     ]
 
