@@ -112,6 +112,7 @@ def dump(
     chosen = Stage(stage)
     module = load_model(model, shapes, constants, backend, state, values)
     bound = bound_backend(backend, cpu_options, settings)
+    passes.check(bound)
     if chosen is Stage.GRAPH and form == "text" and not name:
         _write(print_module(module), module, chosen, save_constants, output)
         return

@@ -86,8 +86,21 @@ class PassOptions:
 
         Raises UserError for an unknown pass.
         """
+        grouped = self.check(backend)
+        ctx = self.plain_context(options)
+        if not grouped.isdisjoint(self.print_after):
+            ctx.after_rewrite = self._print_rewritten
+        return ctx
+
+    def compilation(self, f: Function, backend: Backend, *, recorded: bool = False) -> Compilation:
+        """The compilation of a function in that context. Raises UserError for an unknown pass."""
+        options = self.on(CompileOptions(recorded=recorded))
+        return compilation(f, backend, options, ctx=self.context(options, backend))
+
+    def check(self, backend: Backend) -> set[str]:
+        """The passes of a backend that run as one. Raises UserError for an unknown pass, and one that is required."""
         check_disabled(self.disabled, backend)
-        grouped = [one for step in passes_of(backend).values() for one in _members(step)]
+        grouped = {one for step in passes_of(backend).values() for one in _members(step)}
         for name in (*self.print_before, *self.print_after):
             if name != _ALL:
                 expect_pass(name, backend)
@@ -96,15 +109,7 @@ class PassOptions:
                     f"--print-before: {name} runs with others as one pass, expected 'rewrite'",
                     note=f"--print-after {name} shows what each of its rewrites left",
                 )
-        ctx = self.plain_context(options)
-        if not {*grouped}.isdisjoint(self.print_after):
-            ctx.after_rewrite = self._print_rewritten
-        return ctx
-
-    def compilation(self, f: Function, backend: Backend, *, recorded: bool = False) -> Compilation:
-        """The compilation of a function in that context. Raises UserError for an unknown pass."""
-        options = self.on(CompileOptions(recorded=recorded))
-        return compilation(f, backend, options, ctx=self.context(options, backend))
+        return grouped
 
     def plain_context(self, options: CompileOptions) -> PassContext:
         """The same where every pass runs by itself, and has been looked at."""
