@@ -160,6 +160,10 @@ class Type:
         """The shape of a type without symbols, such as that of a constant."""
         return static(self.shape)
 
+    def extent(self, axis: int) -> int:
+        """One of the extents, where the others may be symbols. Raises UndecidedError for one that is."""
+        return static(self.shape[axis:][:1])[0]
+
     def with_shape(self, shape: Iterable[Dim]) -> Type:
         """The same kind and parameters in another shape.
 

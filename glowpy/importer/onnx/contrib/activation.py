@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from glowpy.core.shape import is_same_shape
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.data_movement import slice_axis
@@ -16,7 +17,7 @@ __all__ = ["activated"]
 def _last(n: OnnxNode, index: int) -> NodeValue:
     """Input `index`, which must be a vector with an element for each of the last dimension of input 0."""
     x, bias = n.type(0), n.type(index)
-    if x.rank < 1 or bias.extents != x.extents[-1:]:
+    if x.rank < 1 or not is_same_shape(bias.shape, x.shape[-1:]):
         raise UserError(f"expected a vector for the last dimension of {x}, got {bias}")
     return n.input(index)
 
@@ -45,7 +46,7 @@ def _quick_gelu(n: OnnxNode) -> NodeValue:
 def _bias_split_gelu(n: OnnxNode) -> NodeValue:
     """The first half of the channels times Gelu of the second."""
     x = _biased(n)
-    axis, width = x.type.rank - 1, x.type.extents[-1]
+    axis, width = x.type.rank - 1, x.type.extent(-1)
     if width % 2:
         raise UserError(f"expected an even number of channels, got {x.type}")
     halves = (slice_axis(n, x, axis, start, width // 2, 1) for start in (0, width // 2))

@@ -22,6 +22,7 @@ from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_a
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
 
 __all__ = ["attended"]
 
@@ -47,7 +48,7 @@ def _attention(n: OnnxNode) -> tuple[Result, ...]:
         )
     product = n.operand(standard(n, "MatMul", [n.value(0), n.value(1)]))
     if n.has(2):
-        check_type(n, 2, product.type.extents[-1:])
+        check_type(n, 2, product.type.shape[-1:])
         product = n.f.create_add(n.name, product, n.input(2)).result
     return attended(n, product, n.integers("qkv_hidden_sizes"), 3, 4, 5)
 
@@ -68,15 +69,15 @@ def attended(
     for name in ("do_rotary", "past_present_share_buffer"):
         if n.flag(name):
             raise n.unsupported(f"{name} {n.integer(name, 0)}")
-    width, heads = product.type.extents[-1], n.integer("num_heads", 0)
+    width, heads = product.type.extent(-1), n.integer("num_heads", 0)
     sizes = sizes or (width // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != width or sizes[0] != sizes[1]:
         raise UserError(f"expected the sizes of query, key and value in {width}, got {list(sizes)}")
     query, key, value = (split(n, part, heads) for part in _parts(n, product, sizes))
-    before = 0
+    before: Dim = 0
     if n.has(past):
         old_key, old_value = _stacked(n, past)
-        before = old_key.type.extents[2]
+        before = old_key.type.shape[2]
         key, value = extended(n, old_key, key), extended(n, old_value, value)
     type = scores_type(query, key)
     terms = [
@@ -92,16 +93,16 @@ def attended(
 def _stacked(n: OnnxNode, index: int) -> list[Value]:
     """The halves of input `index`, [2, batch, heads, length, size]."""
     type = n.type(index)
-    if type.rank != 5 or type.extents[0] != 2:
+    if type.rank != 5 or type.shape[0] != 2:
         raise UserError(f"expected keys and values in one tensor as input {index}, got {type}")
     halves = (slice_axis(n, n.value(index), 0, i, 1, 1) for i in (0, 1))
-    return [reshape(n, half, type.extents[1:]) for half in halves]
+    return [reshape(n, half, type.shape[1:]) for half in halves]
 
 
 def _stack(n: OnnxNode, key: NodeValue, value: NodeValue) -> Value:
     if key.type != value.type:
         raise UserError(f"expected keys and values of one size, got {key.type} and {value.type}")
-    return concat(n, [reshape(n, item, (1, *item.type.extents)) for item in (key, value)], 0)
+    return concat(n, [reshape(n, item, (1, *item.type.shape)) for item in (key, value)], 0)
 
 
 def _weights(
@@ -121,12 +122,12 @@ def _multi_head_attention(n: OnnxNode) -> tuple[Result, ...]:
     query, key, value = _projected(n)
     if n.has(6) != n.has(7):
         raise UserError("expected both past_key and past_value, or neither")
-    new = key.type.extents[2]
+    new = key.type.shape[2]
     if n.has(6):
         key, value = extended(n, n.value(6), key), extended(n, n.value(7), value)
     type = scores_type(query, key)
     mask = masked_term(n, 4, type, starts=False)
-    terms = [bias_term(n, 5, type), mask, causal_term(n, type, key.type.extents[2] - new)]
+    terms = [bias_term(n, 5, type), mask, causal_term(n, type, key.type.shape[2] - new)]
     weights, total = _weights(n, query, key, terms)
     return mixed(n, weights, value), key, value, convert(n, total, query.type.kind)
 
@@ -153,7 +154,7 @@ def _plain(n: OnnxNode) -> Value:
     """The query alone with its part of the bias: keys and values in heads have theirs already."""
     if not n.has(3):
         return n.value(0)
-    width = n.type(0).extents[2]
+    width = n.type(0).extent(-1)
     check_type(n, 3, (3 * width,))
     bias = slice_axis(n, n.value(3), 0, 0, width, 1)
     return added(n, n.input(0), [bias])
@@ -161,7 +162,7 @@ def _plain(n: OnnxNode) -> Value:
 
 def _unpacked(n: OnnxNode, value: Value, index: int, count: int) -> Value:
     """One of `count` tensors in [batch, length, heads, count, size], as [batch, length, heads * size]."""
-    batch, length, heads, together, size = value.type.extents
+    batch, length, heads, together, size = value.type.shape
     if together != count:
         raise UserError(f"expected {count} tensors in one, got {value.type}")
     return reshape(n, slice_axis(n, value, 3, index, 1, 1), (batch, length, heads * size))
@@ -169,7 +170,7 @@ def _unpacked(n: OnnxNode, value: Value, index: int, count: int) -> Value:
 
 def _biased(n: OnnxNode, values: Sequence[Value]) -> tuple[NodeValue, NodeValue, NodeValue]:
     """Query, key and value plus their parts of the bias, in heads."""
-    sizes = [value.type.extents[2] for value in values]
+    sizes = [value.type.extent(-1) for value in values]
     biases: Sequence[Value | None] = [None] * 3
     if n.has(3):
         check_type(n, 3, (sum(sizes),))

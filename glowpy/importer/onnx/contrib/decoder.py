@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
@@ -23,7 +24,7 @@ from glowpy.importer.onnx.contrib.heads import (
     split,
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import convert, full, reshape, slice_axis
+from glowpy.importer.onnx.data_movement import broadcast, convert, full, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
 from glowpy.importer.onnx.numbers import Numbers, counted
 from glowpy.importer.onnx.standard import results_as, standard
@@ -49,11 +50,11 @@ def _decoder_attention(n: OnnxNode) -> tuple[Result, ...]:
 
 def _part(n: OnnxNode, index: int, place: int) -> NodeValue:
     """Input `index` in heads, plus its part of the bias."""
-    width = n.type(index).extents[2]
+    width = n.type(index).extent(-1)
     bias: Value | None = None
     if n.has(10):
-        check_type(n, 10, (2 * n.type(0).extents[2] + n.type(2).extents[-1] * _heads(n),))
-        bias = slice_axis(n, n.value(10), 0, place * n.type(0).extents[2], width, 1)
+        check_type(n, 10, (2 * n.type(0).extent(-1) + n.type(2).extent(-1) * _heads(n),))
+        bias = slice_axis(n, n.value(10), 0, place * n.type(0).extent(-1), width, 1)
     return split(n, added(n, n.input(index), [bias]), n.integer("num_heads", 0))
 
 
@@ -87,10 +88,10 @@ def _own(n: OnnxNode) -> tuple[Result, ...]:
     if not n.flag("past_present_share_buffer"):
         raise n.unsupported("past_present_share_buffer 0 with a past")
     query, key, value = (_part(n, index, index) for index in range(3))
-    batch, heads, _, size = key.type.extents
+    batch, heads, _, size = key.type.shape
     room = n.type(5).shape[2] if n.type(5).rank == 4 else 0
     for index in (5, 6):
-        if n.type(index).shape != (batch, heads, room, size):
+        if not is_same_shape(n.type(index).shape, (batch, heads, room, size)):
             raise UserError(
                 f"expected a buffer for {key.type} as input {index}, got {n.type(index)}"
             )
@@ -114,8 +115,7 @@ def _own(n: OnnxNode) -> tuple[Result, ...]:
 
 def _kept(n: OnnxNode, index: int, new: NodeValue, past: Numbers) -> NodeValue:
     """A buffer with the rows of this step in place of those after the past."""
-    places = past.reshaped(1).value
-    batch = n.operand(standard(n, "Expand", [places, Tensor.of(np.array([new.type.extents[0]]))]))
+    batch = n.operand(broadcast(n, past.reshaped(1).value, new.type.shape[:1]))
     (kept,) = results_as(
         n,
         "",
@@ -132,19 +132,19 @@ def _followed(n: OnnxNode, kept: NodeValue, past: Numbers) -> NodeValue:
     """The buffer as each beam sees it: where rows come from that other beams have computed is input 9, if given."""
     if not n.has(9):
         return kept
-    batch, heads, room, size = kept.type.extents
+    batch, heads, room, size = kept.type.shape
     type = n.type(9)
-    if type.rank != 3 or type.extents[0] * type.extents[1] != batch:
+    if type.rank != 3 or not is_same_shape((type.shape[0] * type.shape[1],), (batch,)):
         raise UserError(f"expected [batch, beams, length] for {kept.type} as input 9, got {type}")
-    places, beams = counted(n, room), type.extents[1]
-    inside = places.at_most(type.extents[2] - 1).value
+    places, beams = counted(n, room), type.shape[1]
+    inside = places.at_most(type.shape[2] - 1).value
     origins = Numbers(
         n, convert(n, standard(n, "Gather", [n.value(9), inside], axis=2), ElemKind.I64)
     )
-    own = Numbers(n, Tensor.of(np.arange(beams).reshape(1, beams, 1)))
-    first = Numbers(n, Tensor.of(np.arange(0, batch, beams).reshape(-1, 1, 1)))
+    own = counted(n, beams).reshaped(1, beams, 1)
+    first = counted(n, type.shape[0]).reshaped(type.shape[0], 1, 1) * beams
     beam = origins.where(places < past, own) + first
-    head = Numbers(n, Tensor.of(np.arange(heads).reshape(1, heads, 1)))
+    head = counted(n, heads).reshaped(1, heads, 1)
     row = (beam.reshaped(batch, 1, room) * heads + head) * room + places
     flat = reshape(n, kept, (batch * heads * room, size))
     picked = n.f.create_gather(n.name, n.operand(flat), row.operand, 0).result

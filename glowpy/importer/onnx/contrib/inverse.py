@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
@@ -14,6 +13,7 @@ from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.data_movement import broadcast, concat, convert, full, reshape, slice_axis
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import product
 
 __all__: list[str] = []
 
@@ -25,19 +25,19 @@ MAX_ROWS = 16
 def _inverse(n: OnnxNode) -> Value:
     """Halves in f32."""
     type = n.type(0)
-    if type.rank < 2 or type.extents[-1] != type.extents[-2]:
+    if type.rank < 2 or not is_same_shape(type.shape[-1:], type.shape[-2:-1]):
         raise UserError(f"expected square matrices, got {type}")
-    rows = type.extents[-1]
+    rows = type.extent(-1)
     if rows > MAX_ROWS:
         raise n.unsupported(f"the inverse of matrices of more than {MAX_ROWS} rows ({type})")
     kind = ElemKind.F32 if type.kind.is_half else type.kind
-    batch = math.prod(type.extents[:-2])
+    batch = product(type.shape[:-2])
     left = reshape(n, convert(n, n.value(0), kind), (batch, rows, rows))
     right = broadcast(n, Tensor.of(np.eye(rows, dtype=kind.dtype)), (batch, rows, rows))
     both = n.operand(concat(n, [left, right], 2))
     for step in range(rows):
         both = _eliminated(n, both, step)
-    return convert(n, reshape(n, slice_axis(n, both, 2, rows, rows, 1), type.extents), type.kind)
+    return convert(n, reshape(n, slice_axis(n, both, 2, rows, rows, 1), type.shape), type.kind)
 
 
 def _eliminated(n: OnnxNode, both: NodeValue, step: int) -> NodeValue:
@@ -45,7 +45,7 @@ def _eliminated(n: OnnxNode, both: NodeValue, step: int) -> NodeValue:
 
     Gauss-Jordan elimination with partial pivoting, of the matrices and the identity beside them.
     """
-    f, rows = n.f, both.type.extents[1]
+    f, rows = n.f, both.type.extent(1)
     zero = n.operand(full(Type(both.type.kind, ()), 0), f"{n.name}_zero")
     none = n.operand(full(Type(both.type.kind, ()), -1), f"{n.name}_none")
     numbers = np.arange(rows, dtype=np.int64).reshape(1, rows, 1)

@@ -79,7 +79,7 @@ def _image(n: OnnxNode) -> Value:
 def _reorder_input(n: OnnxNode) -> Value:
     """Zeros fill up the channels."""
     value, block = _image(n), n.scope.block
-    missing = -value.type.extents[1] % block
+    missing = -value.type.extent(1) % block
     if not missing:
         return value
     pads = [0] * (2 * value.type.rank)
@@ -91,7 +91,7 @@ def _reorder_input(n: OnnxNode) -> Value:
 def _reorder_output(n: OnnxNode) -> Value:
     """The channels without what filled them up."""
     x, count = n.type(0), n.integer("channels", 0)
-    if x.rank < 3 or not 1 <= count <= x.extents[1]:
+    if x.rank < 3 or not 1 <= count <= x.extent(1):
         raise UserError(f"attribute 'channels': expected 1 to those of {x}, got {count}")
     value = slice_axis(n, n.value(0), 1, 0, count, 1)
     return channels_last(n, value) if n.flag("channels_last") else value
@@ -107,7 +107,7 @@ def _conv(n: OnnxNode) -> Value:
 
 def _is_normalization(n: OnnxNode) -> bool:
     """Whether each element is multiplied by a factor of its channel: what onnxruntime makes of a normalisation."""
-    channels = n.type(0).extents[1] if n.type(0).rank == 4 else 0
+    channels = n.type(0).extent(1) if n.type(0).rank == 4 else 0
     moves = any(n.integers("pads") or ()) or set(n.integers("strides") or ()) - {1}
     return (
         n.type(1).extents == (channels, 1, 1, 1) and n.integer("group", 1) == channels and not moves
@@ -116,7 +116,7 @@ def _is_normalization(n: OnnxNode) -> bool:
 
 def _normalized(n: OnnxNode) -> Value:
     """The input times its channels' factors, plus their biases."""
-    type = n.type(1).with_shape((n.type(0).extents[1],))
+    type = n.type(1).with_shape((n.type(0).extent(1),))
     scale = n.operand(reshape(n, n.value(1), type.extents), n.proto.input[1])
     zero, one = (
         n.operand(full(type, 0), f"{n.name}_zero"),
@@ -138,7 +138,7 @@ def _filter(n: OnnxNode) -> Value:
         raise UserError(f"expected images and a filter in blocks of {block}, got {x} and {w}")
     outputs, inputs, *spatial = w.extents
     rows = outputs // block
-    if inputs == 1 or x.extents[1] < block:
+    if inputs == 1 or x.extent(1) < block:
         stored = reshape(n, n.value(1), (rows, inputs, *spatial, block))
         ordered = transpose(n, stored, (0, 4, 1, 2, 3))
     elif inputs % block == 0:

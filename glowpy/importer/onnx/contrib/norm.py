@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.shape import broadcast_shapes
-from glowpy.core.tensor import Tensor
+from glowpy.core.shape import broadcast_shapes, is_same_shape
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import check_type
@@ -20,8 +17,10 @@ from glowpy.importer.onnx.data_movement import (
 )
 from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.numbers import counted
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
 
 __all__: list[str] = []
 
@@ -41,11 +40,11 @@ def _skipped(n: OnnxNode, op_type: str, factors: list[int], bias: int) -> tuple[
     if n.wants(1) or n.wants(2):
         raise n.unsupported("a second or third output (mean, inv_std_var)", note="leave them out")
     x, skip = n.type(0), n.type(1)
-    if broadcast_shapes(x.extents, skip.extents) != x.extents:
+    if broadcast_shapes(x.shape, skip.shape) != x.shape:
         raise UserError(f"expected a skip input that broadcasts to {x}, got {skip}")
     for index in (*factors, bias):
         if n.has(index):
-            check_type(n, index, x.extents[-1:])
+            check_type(n, index, x.shape[-1:])
     total = n.f.create_add(n.name, n.input(0), n.input(1)).result
     if n.has(bias):
         total = n.f.create_add(n.name, total, n.input(bias)).result
@@ -66,10 +65,11 @@ def _embed_layer_normalization(n: OnnxNode) -> tuple[Result, ...]:
         raise UserError(f"expected words [batch, length], got {n.type(0)}")
     if n.has(1) != n.has(4):
         raise UserError("expected both segment_ids and segment_embedding, or neither")
-    batch, length = n.type(0).extents
-    positions: Value = Tensor.of(np.arange(length, dtype=np.int64)[None])
+    batch, length = n.type(0).shape
+    positions = counted(n, length).reshaped(1, length).value
     if n.has(8):
-        if n.type(8).extents not in ((batch, length), (1, length)):
+        rows = n.type(8).shape[:1]
+        if not is_same_shape(n.type(8).shape, (1 if rows == (1,) else batch, length)):
             raise UserError(f"expected positions of {n.type(0)}, got {n.type(8)}")
         positions = n.value(8)
     total = n.f.create_add(n.name, _rows(n, 2, n.value(0)), _rows(n, 3, positions)).result
@@ -87,16 +87,16 @@ def _rows(n: OnnxNode, table: int, indices: Value) -> NodeValue:
     return n.f.create_gather(n.name, n.input(table), n.operand(indices), 0).result
 
 
-def _count(n: OnnxNode, batch: int) -> Value:
+def _count(n: OnnxNode, batch: Dim) -> Value:
     """How many elements of the mask are 1, for each batch; 0 without a mask."""
     type = Type(ElemKind.I32, (batch,))
     if not n.has(7):
         return full(type, 0)
-    check_type(n, 7, n.type(0).extents)
+    check_type(n, 7, n.type(0).shape)
     one = n.operand(full(Type(ElemKind.I32, ()), 1), f"{n.name}_one")
     kept = n.f.create_eq(n.name, n.input(7), one).result
     ones = n.operand(convert(n, kept, ElemKind.I32))
-    return reshape(n, n.f.create_reduce_add(n.name, ones, (1,)).result, type.extents)
+    return reshape(n, n.f.create_reduce_add(n.name, ones, (1,)).result, type.shape)
 
 
 @from_onnx("GroupNorm", domain=CONTRIB)
@@ -109,13 +109,12 @@ def _skip_group_norm(n: OnnxNode) -> tuple[Result, ...]:
     """Of the input plus input 3 plus a bias; the sum is a result as well."""
     x, skip = n.type(0), n.value(3)
     last = n.flag("channels_last", True)
-    channels = x.extents[-1 if last else 1]
+    channels = x.extent(-1 if last else 1)
     ones = (1,) * (x.rank - 2)
-    if skip.type.extents == (x.extents[0], channels):
-        skip = reshape(
-            n, skip, (x.extents[0], *ones, channels) if last else (*skip.type.extents, *ones)
-        )
-    if broadcast_shapes(skip.type.extents, x.extents) != x.extents:
+    batch = x.shape[0]
+    if skip.type.rank == 2 and is_same_shape(skip.type.shape, (batch, channels)):
+        skip = reshape(n, skip, (batch, *ones, channels) if last else (batch, channels, *ones))
+    if broadcast_shapes(skip.type.shape, x.shape) != x.shape:
         raise UserError(f"expected a skip input that broadcasts to {x}, got {n.type(3)}")
     total = n.f.create_add(n.name, n.input(0), n.operand(skip)).result
     if n.has(4):

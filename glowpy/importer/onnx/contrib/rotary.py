@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
 from glowpy.importer.onnx.contrib.heads import check_type, joined, split
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
 from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.numbers import counted
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import Dim
 
 __all__ = ["gathered", "rotated"]
 
@@ -22,7 +21,7 @@ def gathered(n: OnnxNode, index: int, positions: Value) -> NodeValue:
     if n.type(index).rank != 2:
         raise UserError(f"expected a matrix as input {index}, got {n.type(index)}")
     rows = n.f.create_gather(n.name, n.input(index), n.operand(positions), 0).result
-    batch, length, half = rows.type.extents
+    batch, length, half = rows.type.shape
     return n.operand(reshape(n, rows, (batch, 1, length, half)))
 
 
@@ -33,8 +32,8 @@ def rotated(
 
     A pair is neighbours if `interleaved`, else an element of the first half and one of the second.
     """
-    batch, heads, length, size = x.type.extents
-    half = cosine.type.extents[3]
+    batch, heads, length, _ = x.type.shape
+    size, half = x.type.extent(-1), cosine.type.extent(-1)
     if 2 * half > size:
         raise UserError(f"expected at most {size // 2} angles for heads of {size}, got {half}")
     turned = slice_axis(n, x, 3, 0, 2 * half, 1)
@@ -65,11 +64,11 @@ def _rotary_embedding(n: OnnxNode) -> Value:
     if type.rank not in (3, 4):
         raise UserError(f"expected an input of rank 3 or 4, got {type}")
     x = n.input(0) if type.rank == 4 else split(n, n.value(0), _heads(n))
-    batch, _, length, _ = x.type.extents
+    batch, _, length, _ = x.type.shape
     positions = _positions(n, batch, length)
-    half = (n.integer("rotary_embedding_dim", 0) or x.type.extents[3]) // 2
+    half = (n.integer("rotary_embedding_dim", 0) or x.type.extent(-1)) // 2
     for index in (2, 3):
-        if n.type(index).rank != 2 or n.type(index).extents[1] != half:
+        if n.type(index).rank != 2 or n.type(index).extent(-1) != half:
             raise UserError(f"expected {half} columns as input {index}, got {n.type(index)}")
     check_places(n, positions, 0, n.type(2).shape[0] - 1)
     cosine, sine = (gathered(n, index, positions) for index in (2, 3))
@@ -79,17 +78,17 @@ def _rotary_embedding(n: OnnxNode) -> Value:
 
 def _heads(n: OnnxNode) -> int:
     """By `num_heads`; without it the rows of the tables are half a head."""
-    heads, width = n.integer("num_heads", 0), n.type(2).extents[-1] if n.type(2).rank else 0
+    heads, width = n.integer("num_heads", 0), n.type(2).extent(-1) if n.type(2).rank else 0
     if n.integer("rotary_embedding_dim", 0) and not heads:
         raise UserError("attribute 'num_heads': expected it beside 'rotary_embedding_dim'")
-    return heads or n.type(0).extents[2] // max(2 * width, 1)
+    return heads or n.type(0).extent(-1) // max(2 * width, 1)
 
 
-def _positions(n: OnnxNode, batch: int, length: int) -> Value:
+def _positions(n: OnnxNode, batch: Dim, length: Dim) -> Value:
     """Input 1: positions for all, or that of the first element."""
-    if n.type(1).extents != (1,):
+    if n.type(1).shape != (1,):
         check_type(n, 1, (batch, length))
         return n.value(1)
-    steps = Tensor.of(np.arange(length, dtype=np.int64)[None])
+    steps = counted(n, length).reshaped(1, length).value
     first = n.operand(convert(n, n.value(1), ElemKind.I64))
     return n.f.create_add(n.name, first, n.operand(steps, f"{n.name}_steps")).result

@@ -27,7 +27,7 @@ def _gather_nd(n: OnnxNode) -> Value:
 @from_onnx("ExpandDims", domain=CONTRIB)
 def _expand_dims(n: OnnxNode) -> Value:
     """One more dimension of 1."""
-    shape = list(n.type(0).extents)
+    shape = list(n.type(0).shape)
     shape.insert(normalize_axis(int(n.known_scalar(1)), len(shape) + 1), 1)
     return reshape(n, n.value(0), shape)
 
