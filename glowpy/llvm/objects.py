@@ -47,6 +47,9 @@ __all__ = ["compile_objects", "compile_whole", "load_objects"]
 _PER_WORKER = 4
 """So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
 
+if sys.platform != "win32":
+    import resource
+
 use_lock(Lock())  # which the child of a fork finds open
 wait_for(own_lock())
 
@@ -88,10 +91,13 @@ def _compile(
     """The object files of all texts. Calls `tell` with the number of those that are done after each.
 
     An exception, such as that of Ctrl-C, ends the processes at once. LLVM in this process cannot be ended: it runs in a
-    thread, which goes on with the text that it has while the exception takes its course.
+    thread, which goes on with the text that it has while the exception takes its course. Where it finds no memory, it
+    ends the process: one whose memory is limited has others compile.
     """
     needed = declarations(texts)
-    others = min(usable_cores(), len(texts) // _PER_WORKER) - 1 if sys.executable else 0
+    apart = bool(sys.executable) and _is_limited()
+    most = min(usable_cores(), len(texts) // _PER_WORKER) if sys.executable else 0
+    others = max(most, 1) if apart else most - 1
     waiting = deque(enumerate(texts))
     results: SimpleQueue[tuple[int, bytes] | BaseException] = SimpleQueue()
 
@@ -114,7 +120,8 @@ def _compile(
             worker = stack.enter_context(_worker(machine, libraries, "object_code", needed))
             pool.submit(work, worker.compile)
         stack.callback(waiting.clear)
-        pool.submit(work, _Here(machine, libraries, needed).compile)
+        if not apart:
+            pool.submit(work, _Here(machine, libraries, needed).compile)
         objects: dict[int, bytes] = {}
         while len(objects) < len(texts):
             result = results.get()
@@ -123,6 +130,14 @@ def _compile(
             objects[result[0]] = result[1]
             tell(len(objects))
     return [objects[index] for index in range(len(texts))]
+
+
+def _is_limited() -> bool:
+    """Whether this process may have less memory than there is."""
+    if sys.platform == "win32":
+        return False
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
 
 
 @dataclass

@@ -137,3 +137,24 @@ def test_code_comes_from_the_cache_if_that_is_wanted(cache_folder: Path) -> None
     again = compile_objects(texts, HOST, [], use_cache=True)
     assert {*again} - {*first} == {b"what is in the cache"}
     assert compile_objects(texts, HOST, [], use_cache=False) == first
+
+
+def test_a_process_of_limited_memory_does_not_compile_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LLVM ends the process in which it finds no memory."""
+    resource = pytest.importorskip("resource")
+
+    def here(*given: object) -> None:
+        raise AssertionError("compiled here")
+
+    monkeypatch.setattr(objects, "_Here", here)
+    unlimited = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(AssertionError, match="compiled here"):
+        compile_objects(TEXTS[:1], HOST, [], use_cache=False)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 46, unlimited[1]))
+    try:
+        (code,) = compile_objects(TEXTS[:1], HOST, [], use_cache=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+    assert code
