@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, cast, final
 
 import numpy as np
@@ -37,24 +36,22 @@ class _Turn:
 
     def __init__(self) -> None:
         self._lock = Lock(is_brief=False)
-        self._owner: int | None = None
         self.is_cut = False
         tell_in_child(self)
 
     def forked(self) -> None:
         """Lets the next thread in, where the one that is inside has stayed in the parent: a run was cut off."""
-        if self._owner not in (None, threading.get_ident()):
-            self._owner, self.is_cut = None, True
+        self.is_cut = self.is_cut or self._lock.was_cut
 
     def __enter__(self) -> None:
-        if self._owner == threading.get_ident():
+        if self._lock.is_own:
             raise UserError("expected a callback that does not use the session that is running")
         self._lock.__enter__()
-        self._owner = threading.get_ident()
 
-    def __exit__(self, *exception: object) -> None:
-        self._owner = None
-        self._lock.__exit__(*exception)
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        """Lets the next thread in."""
+        return self._lock.__exit__
 
 
 @final

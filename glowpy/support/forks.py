@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property, partial
 from importlib import import_module
@@ -45,27 +46,44 @@ class Told(Protocol):
 class Lock:
     """A lock for `with`, which the thread that holds it may take again; open in the child of a fork.
 
+    Ctrl-C leaves it either taken, and given back by the `with`, or not taken: Python looks at signals between its own
+    steps, so that what takes it and what gives it back are one step each, of C.
+
     Args:
         is_brief: Whether a fork waits for it. Then no thread takes another such lock while it holds this one.
+
+    Attributes:
+        was_cut: Whether this process is a fork, made while another thread held it.
     """
 
     def __init__(self, *, is_brief: bool = True) -> None:
         self._lock = threading.RLock()
         self._is_brief = is_brief
-        self._holders: list[int] = []  # the thread that holds it, as often as it has taken it
+        self.was_cut = False
         _remember(_locks, self)
 
     def __enter__(self) -> None:
-        thread = threading.get_ident()
-        if _pending and self._is_brief and thread not in self._holders:
+        if _pending and self._is_brief and not self.is_own:
             with _forking:  # the fork comes first, or it would wait for as long as there is something to compile
                 pass
-        self._lock.acquire()
-        self._holders.append(thread)
+        taken: list[bool] = []
+        try:
+            taken.extend(map(self._lock.acquire, (True,)))
+        except BaseException:
+            if taken:
+                self._lock.release()
+            raise
 
-    def __exit__(self, *exception: object) -> None:
-        self._holders.pop()
-        self._lock.release()
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        """Gives it back; `with` asks for this before it enters."""
+        return self._lock.__exit__
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this thread holds it."""
+        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
+        return owned
 
     def take(self, seconds: float) -> bool:
         """Takes it if that is possible so soon."""
@@ -76,8 +94,9 @@ class Lock:
         self._lock.release()
 
     def open(self) -> None:
-        """Makes it one that nobody holds."""
-        self._lock, self._holders = threading.RLock(), []
+        """Makes it one that nobody holds, in a child that has no other thread."""
+        self.was_cut = not self._lock.acquire(blocking=False)
+        self._lock = threading.RLock()
 
 
 _locks: dict[int, ReferenceType[Lock]] = {}
