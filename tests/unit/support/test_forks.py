@@ -196,9 +196,10 @@ def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str)
     with elsewhere(go_over):
         assert session._rounds is None
         locks = [lock for known in forks._locks.values() if (lock := known()) is not None]
-        assert [
-            one for one in locks if one._is_brief and not (one.take(0) and not one.give())
-        ] == []
+        for lock in locks:
+            if lock._is_brief:
+                assert lock.take(0)
+                lock.give()
         assert child(right)
     assert right()
     assert session._rounds is not None
