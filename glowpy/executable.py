@@ -187,9 +187,13 @@ class Executable(ProcessBound, ABC):
         types = [port.type for port in self.input_ports]
         return symbols_of_types([*types, *(port.type for port in self.state_ports)])
 
-    def state(self) -> State:
-        """The variables as they are before the first run: zeros."""
-        return State(self.state_ports)
+    def state(self, *others: Executable) -> State:
+        """The variables as they are before the first run, and those of `others`, with which the state may be shared.
+
+        Raises UserError for a variable about which they are at odds.
+        """
+        ports = (port for network in others for port in network.state_ports)
+        return State((*self.state_ports, *ports) if others else self.state_ports)
 
     @abstractmethod
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
@@ -231,7 +235,7 @@ class Executable(ProcessBound, ABC):
                 part of `state`; any other is copied.
             out: Arrays to store outputs in, by name. One that is contiguous, aligned and no memory of an input or
                 of another output is written as it is computed; to any other the result is copied.
-            state: The variables, which the run changes; of a network that has some.
+            state: The variables, which the run changes, and perhaps more, of networks that share them.
 
         Raises UserError for a missing or unknown name and for an array of another type or shape, one in `out` that
         cannot be written, and variables that are full, or at odds with an input. Safe from several threads, with a
@@ -240,8 +244,10 @@ class Executable(ProcessBound, ABC):
         """
         try:
             bindings = self._bind_inputs(inputs)
-            known = (
-                self._bind_state(state, bindings) if state is not None or self.state_ports else ()
+            state, known = (
+                self._bind_state(state, bindings)
+                if state is not None or self.state_ports
+                else (None, ())
             )
             extents, outputs = self._bound(bindings, known) if self._is_open else self._constant
             if out:
@@ -299,19 +305,23 @@ class Executable(ProcessBound, ABC):
             raise input_misfit(self.inputs, inputs)
         return bindings
 
-    def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> Known:
-        """What variables say of symbols; an input that lies in their memory is copied."""
-        if state is None:
-            if self.state_ports:
-                raise UserError(
-                    "expected the variables of the network", note="pass state=network.state()"
-                )
-            return ()
-        _check_state(self, state)
+    def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> tuple[State, Known]:
+        """What of a state the network names, and what that says of symbols; an input in its memory is copied."""
+        part = self._part_of(state)
         for name, array in bindings.items():
-            if state.holds(array):  # a run may overwrite it before it has read all inputs
+            if part.holds(array):  # a run may overwrite it before it has read all inputs
                 bindings[name] = array.copy()
-        return state.known()
+        return part, part.known()
+
+    def _part_of(self, state: State | None) -> State:
+        """What of a state the network names. Raises UserError where that is missing."""
+        if state is None:
+            raise UserError(
+                "expected the variables of the network", note="pass state=network.state()"
+            )
+        if not isinstance(state, State):
+            raise UserError("expected a state of this network", note="network.state() makes one")
+        return state if state.ports is self.state_ports else state.part(self.state_ports)
 
     def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
         """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
@@ -389,12 +399,6 @@ def store_outputs(results: dict[str, Array], out: Mapping[str, Array]) -> None:
             results[name] = array
 
 
-def _check_state(network: Executable, state: object) -> None:
-    """Raises UserError for the state of a network with other variables, or with other memory for them."""
-    if not isinstance(state, State) or state.ports != network.state_ports:
-        raise UserError("expected a state of this network", note="network.state() makes one")
-
-
 def part_of(array: Array, shape: tuple[int, ...]) -> Array:
     """The first elements of an array without gaps, which has room for as many, in another shape; not copied."""
     return array if array.shape == shape else np.ndarray(shape, array.dtype, array)
@@ -458,15 +462,14 @@ class Instance(ProcessBound):
     variables hold, an input's array is for the next run, and an output's is of the last one.
 
     Attributes:
-        state: The variables, which each run changes.
+        state: The variables, which each run changes; others may share them.
     """
 
     def __init__(self, function: Executable, extents: Extents, state: State) -> None:
-        _check_state(function, state)
         self._function = function
         self._given = extents
         self.state = state
-        self._known = self.state.known()
+        self._known = self._own.known()
         self._extents = given_extents(function.symbols, self._given, self._known)
         self._arena = aligned_array(function.arena_size)
         self._found: Extents = {}
@@ -479,6 +482,11 @@ class Instance(ProcessBound):
                 self._arrays[port.placeholder] = self._shaped(port)
         self._ports = {port.name: port for port in (*function.input_ports, *function.output_ports)}
 
+    @property
+    def _own(self) -> State:
+        """What of the state the network names."""
+        return self._function._part_of(self.state)
+
     def _shaped(self, port: Port) -> Array:
         """The memory of a port in its present shape."""
         type = largest_at(port.type, self._extents)
@@ -486,7 +494,7 @@ class Instance(ProcessBound):
 
     def _prepare(self) -> None:
         """Lets inputs have the shapes of the next run. Raises UserError for variables that are full or at odds."""
-        known = self.state.known()
+        known = self._own.known()
         if known != self._known:
             self._extents = given_extents(self._function.symbols, self._given, known)
             self._known = known
@@ -555,13 +563,12 @@ class Instance(ProcessBound):
 
     def run(self) -> None:
         """Computes the outputs from what the inputs hold now. Raises UserError where variables are full or at odds."""
-        if self.state.ports:
+        if self._function.state_ports:
             self._prepare()
             self._shape(self._function.output_ports)
-            self._found = self._function.execute_on(
-                self.state, self._arrays, self._arena, self._extents
-            )
-            self.state.advance({**self._extents, **self._found})
+            state = self._own
+            self._found = self._function.execute_on(state, self._arrays, self._arena, self._extents)
+            state.advance({**self._extents, **self._found})
         else:
             self._found = self._function.execute(self._arrays, self._arena, self._extents)
 

@@ -50,7 +50,7 @@ def bundle(
 
     Args:
         model: A module, or several by name. Every function of every module gets an entry point: the bundle's name for a
-            single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION.
+            single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION. Functions of one module share its variables.
         directory: Folder to write to.
         options: What the bundle is made of.
         backend: For which machine; this one if absent.
@@ -83,9 +83,16 @@ def bundle(
     }
     if key:
         identity["left_out"] = key
+    modules = {name: str(id(f.module)) for name, f in functions.items()}
     with passes.timed("bundle"):
         return build_bundle(
-            programs, Path(directory), options, chosen, identity=identity, golden=golden
+            programs,
+            Path(directory),
+            options,
+            chosen,
+            identity=identity,
+            golden=golden,
+            modules=modules,
         )
 
 

@@ -55,24 +55,41 @@ class StatePort:
         return tuple(size for size, following in pairs if size != following)
 
 
+class _Contents:
+    """The present shapes of variables by name, and how often they were changed."""
+
+    def __init__(self, shapes: dict[str, tuple[int | None, ...]]) -> None:
+        self.shapes = shapes
+        self.changes = 0
+
+
 @final
 class State:
-    """The variables of a network between two runs. Zeros at first. Not for several threads at once.
+    """A store of named memories: the variables of networks between two runs. Not for several threads at once.
+
+    Zeros at first. A network uses those that it names, so that networks may share a state: one that trains and one that
+    evaluates. Of several ports for one variable, the state has one.
 
     Attributes:
         ports: What the variables are.
         arrays: Their memory, by their names in dumps; a run changes it.
         addresses: Where each of these begins.
+
+    Raises UserError for ports that are at odds about a variable, and where there is no memory for them.
     """
 
     def __init__(self, ports: Sequence[StatePort]) -> None:
-        self.ports = tuple(ports)
+        self.ports = _merged(ports)
+        self._index()
+        self._fresh = {port.name: port.fresh for port in self.ports}
+        self.reset()
+
+    def _index(self) -> None:
         self._ports = {port.name: port for port in self.ports}
         self._alike: dict[tuple[Shape, Shape], list[str]] = {}
         """The names of variables that are declared alike, as caches of layers are."""
         for port in self.ports:
             self._alike.setdefault((port.type.shape, port.following.shape), []).append(port.name)
-        self.reset()
 
     def reset(self) -> None:
         """Makes all variables what they were at first. Raises UserError where there is no memory for them."""
@@ -80,12 +97,11 @@ class State:
             {
                 port.placeholder: allocated(port.memory.extents, port.memory.kind.dtype)
                 for port in self.ports
-            }
+            },
+            _Contents(dict(self._fresh)),
         )
-        self._shapes: dict[str, tuple[int | None, ...]] = {p.name: p.fresh for p in self.ports}
-        self._known: Known | None = None  # what these shapes say, once that was asked for
 
-    def _keep(self, arrays: Mapping[str, Array]) -> None:
+    def _keep(self, arrays: Mapping[str, Array], contents: _Contents) -> None:
         """Makes these arrays the memory. Where they lie is asked for in every run, so that it is found out once."""
         self.arrays = arrays
         self.addresses = {name: address_of(array) for name, array in arrays.items()}
@@ -93,11 +109,37 @@ class State:
         spans = sorted((self.addresses[name], array.nbytes) for name, array in arrays.items())
         self._starts = [start for start, _ in spans]
         self._ends = [start + size for start, size in spans]
+        self._contents = contents
+        self._known: Known = ()  # what the shapes say
+        self._known_since = -1  # after so many changes
+        self._parts: dict[int, State] = {}
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         """Of a copy, whose memory lies elsewhere."""
         self.__dict__.update(attributes)
-        self._keep(self.arrays)
+        self._keep(self.arrays, self._contents)
+
+    def part(self, ports: tuple[StatePort, ...]) -> State:
+        """The variables that a network names, in the same memory. Raises UserError for one that is not here."""
+        if ports == self.ports:
+            return self
+        part = self._parts.get(id(ports))
+        if part is None or part.ports is not ports:
+            for port in ports:
+                mine = self._ports.get(port.name)
+                if mine is None or _place(mine) != _place(port):
+                    raise UserError(
+                        f"expected a state of this network, got one without '{port.name}' in {port.memory}",
+                        note="network.state() makes one, network.state(other) one for both",
+                    )
+            part = State.__new__(State)
+            part.ports = ports
+            part._index()
+            part._fresh = {port.name: self._fresh[port.name] for port in ports}
+            names = (port.placeholder for port in ports)
+            part._keep({name: self.arrays[name] for name in names}, self._contents)
+            self._parts[id(ports)] = part
+        return part
 
     def holds(self, array: Array) -> bool:
         """Whether a contiguous array is some of this memory."""
@@ -110,7 +152,7 @@ class State:
     def __getitem__(self, name: str) -> Array:
         """What a variable holds, in its memory. A dimension that only inputs say is 0 before the first run."""
         port = self._port(name)
-        return self.arrays[port.placeholder][_box(self._shapes[name])]
+        return self.arrays[port.placeholder][_box(self.shapes[name])]
 
     def __setitem__(self, name: str, array: Array) -> None:
         """Makes a copy of an array what a variable holds.
@@ -125,17 +167,17 @@ class State:
             raise UserError(f"'{name}': expected an array of type {port.type}, got {got}")
         self._check_room(port, content.shape)
         self.arrays[port.placeholder][_box(content.shape)] = content
-        self._shapes[name] = content.shape
-        self._known = None
+        self._contents.shapes[name] = content.shape
+        self._contents.changes += 1
 
     @property
     def shapes(self) -> Mapping[str, tuple[int | None, ...]]:
         """Of what variables hold; None for a dimension that only inputs say, before the first run."""
-        return self._shapes
+        return self._contents.shapes
 
     def shape(self, name: str) -> tuple[int | None, ...]:
         """One of these."""
-        return self._shapes[self._port(name).name]
+        return self.shapes[self._port(name).name]
 
     def _port(self, name: str) -> StatePort:
         if name not in self._ports:
@@ -145,12 +187,12 @@ class State:
 
     def known(self) -> Known:
         """What the variables say of the next run. Raises UserError where one is full."""
-        if self._known is None:
-            self._known = self._stated()
+        if self._known_since != self._contents.changes:
+            self._known, self._known_since = self._stated(), self._contents.changes
         for name, dims, sizes in self._known:
             for dim, size in zip(dims, sizes, strict=True):
                 if size > highest(dim):
-                    self._check_room(self._ports[name], self._shapes[name])
+                    self._check_room(self._ports[name], self.shapes[name])
         return self._known
 
     def _stated(self) -> Known:
@@ -159,7 +201,7 @@ class State:
         for (declared, _), names in self._alike.items():
             firsts: dict[tuple[int | None, ...], str] = {}
             for name in names:
-                firsts.setdefault(self._shapes[name], name)
+                firsts.setdefault(self.shapes[name], name)
             for shape, name in firsts.items():
                 pairs = zip(declared, shape, strict=True)
                 stated = [(dim, size) for dim, size in pairs if size is not None]
@@ -182,19 +224,19 @@ class State:
         known: list[tuple[str, Shape, tuple[int, ...]]] = []
         for (declared, following), names in self._alike.items():
             shape = shape_at(following, extents)
-            self._shapes |= dict.fromkeys(names, shape)
+            self._contents.shapes |= dict.fromkeys(names, shape)
             known.append((names[0], declared, shape))
-        self._known = tuple(known)
+        self._contents.changes += 1
+        self._known, self._known_since = tuple(known), self._contents.changes
 
     def moved_to(self, ports: Sequence[StatePort]) -> State:
         """The same contents for another compilation of the network, in the same memory where that is alike."""
         state = State(ports)
         memories, own = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
         if memories == own:
-            state._keep(self.arrays)
-            state._shapes = self._shapes
+            state._keep(self.arrays, self._contents)
             return state
-        for name, shape in self._shapes.items():
+        for name, shape in self.shapes.items():
             if None not in shape:
                 state[name] = self[name]
         return state
@@ -202,6 +244,29 @@ class State:
     def contents(self) -> dict[str, Array]:
         """Copies of what all variables hold, by name."""
         return {port.name: self[port.name].copy() for port in self.ports}
+
+
+def _place(port: StatePort) -> tuple[str, Type, Type]:
+    """What networks have to agree about that share a variable; each leaves there what it likes."""
+    return port.placeholder, port.type, port.memory
+
+
+def _merged(ports: Sequence[StatePort]) -> tuple[StatePort, ...]:
+    """One port for each variable: that of a network which changes its shape, if there is one."""
+    merged: dict[str, StatePort] = {}
+    for port in ports:
+        other = merged.setdefault(port.name, port)
+        if _place(other) != _place(port):
+            raise UserError(
+                f"expected one variable '{port.name}', got {other.type} in {other.memory}"
+                f" and {port.type} in {port.memory}",
+                note="networks that share a state are functions of one module",
+            )
+        if port.growing and not other.growing:
+            merged[port.name] = port
+    if isinstance(ports, tuple) and len(merged) == len(ports):
+        return ports  # the very one, by which the network knows its state
+    return tuple(merged.values())
 
 
 def _box(shape: Sequence[int | None]) -> tuple[slice, ...]:

@@ -16,8 +16,10 @@ from glowpy.bundling.load import load_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.tensor import Array
 from glowpy.engine import compile as compile_module
+from glowpy.graph.parser import parse_module
 from glowpy.graph.state import keep_state
 from tests.bundles.networks import command, compiler_with_little_libc, need
+from tests.ops.test_shared_state import STEPS, TEXT, Expected, check_sharing
 from tests.ops.test_state import PAIRS, Steps, decoder
 
 pytestmark = pytest.mark.timeout(300)
@@ -156,3 +158,84 @@ def test_a_loaded_bundle_goes_on_where_it_ended(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected the variables of the network"):
         network({"x": embedded([1])})
     network.selftest()
+
+
+SHARED = """\
+#include "net.h"
+#include <stdio.h>
+#include <string.h>
+
+#define AREA __attribute__((aligned(NET_ALIGNMENT))) uint8_t
+static AREA mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE];
+
+int main(void) {
+  const float steps[3][3] = {{1, 2, 3}, {0.5f, -1, 4}, {2, 2, -6}};
+  memset(mutable_area, 0xff, sizeof mutable_area);
+  net_train_reset(mutable_area);
+  for (size_t i = 0; i < 3; i++) {
+    net_train_extents_t extents = {.n = i};
+    net_summed_extents_t after = {.n = i + 1};
+    memcpy(net_train_input_x(mutable_area), steps[i], sizeof steps[i]);
+    if (net_train(net_constants, mutable_area, activations, &extents)) return 1;
+    memcpy(net_evaluate_input_x(mutable_area), steps[i], sizeof steps[i]);
+    if (net_evaluate(net_constants, mutable_area, activations)) return 2;
+    printf("%g ", (double)net_evaluate_output_z(mutable_area)[2]);
+    if (net_summed(net_constants, mutable_area, activations, &after)) return 3;
+    printf("%g\\n", (double)net_summed_output_total(mutable_area)[2]);
+  }
+  return 0;
+}
+"""
+
+
+def test_networks_of_one_module_share_its_variables_in_c(tmp_path: Path) -> None:
+    need("cc")
+    bundle(parse_module(TEXT), tmp_path, BundleOptions("net", weights="embedded", selftest=1))
+    (tmp_path / "shared.c").write_text(SHARED)
+    triple = read_bundle(tmp_path).triple
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
+    done = command(tmp_path, *c_compiler(triple), *flags, "shared.c", "net.o", "-o", "shared")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command(tmp_path, *runner(triple), "./shared")
+    assert done.returncode == 0, done.stderr
+    expected, lines = Expected(), []
+    for step in STEPS:
+        product = step * expected.train(step)
+        lines.append(f"{product[2]:g} {expected.log.sum(0)[2]:g}\n")
+    assert done.stdout == "".join(lines)
+    assert verify_bundle(tmp_path).passed
+
+
+def test_loaded_networks_share_a_state(tmp_path: Path) -> None:
+    options = BundleOptions("net", weights="embedded", emit="shared", selftest=1)
+    bundle(parse_module(TEXT), tmp_path, options)
+    loaded = load_bundle(tmp_path)
+    networks = {name.removeprefix("net_"): one for name, one in loaded.networks.items()}
+    check_sharing(networks, networks["train"].state())
+    loaded.selftest()
+
+
+def places(folder: Path) -> dict[str, dict[str, int]]:
+    """Where the ports of each network begin."""
+    return {
+        network["name"]: {
+            symbol["original"]: symbol["offset"]
+            for symbol in network["symbols"]
+            if symbol["role"] != "constant"
+        }
+        for network in read_bundle(folder).manifest["networks"]
+    }
+
+
+def test_only_networks_of_one_module_share_variables(tmp_path: Path) -> None:
+    module = parse_module(TEXT)
+    bundle({"a": module, "b": stateful()}, tmp_path / "two", BundleOptions("net"))
+    bundle(stateful(), tmp_path / "one", BundleOptions("net"))
+    two, one = places(tmp_path / "two"), places(tmp_path / "one")
+    assert two["net_b"] == one["net"]
+    variables = {"m": 0, "w": 64, "log": 128}
+    for name, used in (("train", "m w log"), ("evaluate", "w"), ("summed", "log"), ("plain", "")):
+        ports = two[f"net_a_{name}"]
+        shared = used.split()
+        assert {v: ports[v] for v in shared} == {v: variables[v] for v in shared}
+        assert min(place for port, place in ports.items() if port not in variables) == 256

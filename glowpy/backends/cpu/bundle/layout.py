@@ -1,9 +1,10 @@
 """Where everything lies in a bundle: one area of constants for all its networks, and what goes in and out of each.
 
 Constants with the same elements are stored once. The mutable area and the activations are as large as the largest
-network needs: the networks of a bundle run one after the other. Where dimensions are symbolic, places and sizes are
-those for the highest extents; a run with smaller ones has the elements of each tensor one after the other from where
-it begins.
+network needs: the networks of a bundle run one after the other. Those of one module share its variables, which lie at
+the beginning of the mutable area, so that what one of them leaves there the others read. Where dimensions are symbolic,
+places and sizes are those for the highest extents; a run with smaller ones has the elements of each tensor one after
+the other from where it begins.
 """
 
 from __future__ import annotations
@@ -114,8 +115,18 @@ class Layout:
         return zlib.crc32(self.constants.data)
 
 
-def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Layout:
-    """The layout of a bundle of this name with these networks, by the names of their entry points."""
+def lay_out(
+    bundle: str,
+    programs: Mapping[str, Program],
+    *,
+    guard: bool,
+    modules: Mapping[str, str] | None = None,
+) -> Layout:
+    """The layout of a bundle of this name with these networks, by the names of their entry points.
+
+    Networks share variables that are of one module, as `modules` says of entry points.
+    """
+    programs = _with_shared_variables(programs, modules or {})
     macros = {f"{bundle}_{area}".upper() for area in ("constants", "mutable", "activations")}
     bounds: set[str] = set()
     slots: dict[tuple[str, str], Slot] = {}
@@ -153,6 +164,38 @@ def lay_out(bundle: str, programs: Mapping[str, Program], *, guard: bool) -> Lay
     peak = max((entry.program.plan.peak for entry in entries), default=0)
     mutable = max((entry.program.plan.mutable.size for entry in entries), default=0)
     return Layout(tuple(entries), constants, mutable, peak + (2 * GUARD_BYTES if guard else 0))
+
+
+def _with_shared_variables(
+    programs: Mapping[str, Program], modules: Mapping[str, str]
+) -> Mapping[str, Program]:
+    """The programs, where those of one module have all of its variables at the same places, and all else after them."""
+    members: dict[str, list[str]] = {}
+    for entry in programs:
+        members.setdefault(modules.get(entry, entry), []).append(entry)
+    placed = dict(programs)
+    for entries in members.values():
+        rooms = {p.placeholder: p.memory.room for e in entries for p in programs[e].state}
+        if len(entries) == 1 or not rooms:
+            continue
+        places, end = _stacked(rooms, 0)
+        for entry in entries:
+            program = programs[entry]
+            slots = program.plan.mutable.slots
+            others, size = _stacked({s.name: s.size for s in slots if s.name not in places}, end)
+            moved = [replace(s, start=(others | places)[s.name]) for s in slots]
+            area = Area(size, tuple(sorted(moved, key=lambda slot: slot.start)))
+            placed[entry] = replace(program, plan=replace(program.plan, mutable=area))
+    return placed
+
+
+def _stacked(rooms: Mapping[str, int], start: int) -> tuple[dict[str, int], int]:
+    """Where each begins if one lies after the other, from a place on; and where all of them end."""
+    places = {}
+    for name, size in rooms.items():
+        places[name] = start
+        start += aligned(size)
+    return places, start
 
 
 def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ...]:

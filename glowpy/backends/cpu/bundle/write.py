@@ -72,6 +72,7 @@ def build_bundle(
     *,
     identity: Mapping[str, str],
     golden: Mapping[str, Sequence[Golden]],
+    modules: Mapping[str, str] | None = None,
 ) -> Bundle:
     """Writes a bundle.
 
@@ -83,13 +84,14 @@ def build_bundle(
         backend: For which machine.
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
+        modules: The module of each network, by entry point: those of one share its variables.
 
     Raises UserError if a budget is exceeded, an area or a dimension is too large for the target, the target cannot be
     linked for, the folder holds another bundle, or it cannot be written.
     """
     check_output_folder(str(directory))
     earlier = _earlier_files(directory, options.name)
-    layout = lay_out(options.name, programs, guard=options.guard)
+    layout = lay_out(options.name, programs, guard=options.guard, modules=modules)
     _check_areas(layout, backend.target)
     _check_dims(layout, backend.target)
     files, report = _files(layout, options, backend, identity, golden)
