@@ -46,6 +46,7 @@ class CompileOptions:
         stop_after: Leave out passes and rewrites that only make code better once so many steps have happened: see
             `glowpy.steps`. None leaves out none.
         disabled: Names of such passes to leave out.
+        pipeline: YAML with the passes to run, in order, in place of the backend's: see `glowpy.pipeline_file`.
         recorded: Keep a record of the steps, `ctx.steps.log` of the compilation.
 
     Raises UserError for `instrument` with `sanitize`, and for a negative number of steps.
@@ -57,6 +58,7 @@ class CompileOptions:
     sanitize: bool = False
     stop_after: int | None = None
     disabled: tuple[str, ...] = ()
+    pipeline: str = ""
     recorded: bool = False
 
     def __post_init__(self) -> None:
@@ -72,8 +74,13 @@ class CompileOptions:
     @property
     def code_key(self) -> str:
         """What of the options the graph and the IR depend on; empty for the defaults."""
-        chosen = {"stop_after": self.stop_after, "disabled": sorted(set(self.disabled))}
-        return "" if not any(value not in (None, []) for value in chosen.values()) else str(chosen)
+        chosen = {
+            "stop_after": self.stop_after,
+            "disabled": sorted(set(self.disabled)),
+            "pipeline": self.pipeline,
+        }
+        given = {name: value for name, value in chosen.items() if value not in (None, [], "")}
+        return str(given) if given else ""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from glowpy.backend import Backend, CompileOptions, Operation, Program
@@ -40,6 +41,7 @@ from glowpy.lower import LowerPass
 from glowpy.memory import check, plan
 from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import Pass, PassContext, Pipeline
+from glowpy.pipeline_file import Recipe, parse_recipe
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
 
@@ -57,10 +59,13 @@ __all__ = [
     "plan_all",
     "plan_memory",
     "put_in_runs",
+    "recipe_of",
     "refusals",
     "run_on_all",
     "state_ports",
 ]
+
+_CALLS = Pipeline("calls", CALLS)
 
 
 class Stage(StrEnum):
@@ -103,6 +108,12 @@ class Compilation:
         check_disabled(options.disabled, backend)
 
     @cached_property
+    def recipe(self) -> Recipe:
+        """The backend's passes, or those of them that the options name. Raises UserError as `parse_recipe` does."""
+        own = recipe_of(self.backend)
+        return parse_recipe(self.options.pipeline, own) if self.options.pipeline else own
+
+    @cached_property
     def lowered(self) -> Function:
         """Optimized, lowered to what the backend keeps, and optimized again; in a module of its own.
 
@@ -111,7 +122,7 @@ class Compilation:
         with _collector_paused():
             work = self.function.module.clone().function(self.function.name)
             verify_module(work.module)
-            run_on_all(graph_recipe(self.backend), work, self.ctx)
+            run_on_all(self.recipe.graph, work, self.ctx, self.recipe.calls)
         return work
 
     @cached_property
@@ -125,7 +136,8 @@ class Compilation:
             work = self.function.module.clone().function(self.function.name)
             verify_module(work.module)
             ctx = replace(self.ctx, steps=self.ctx.steps.afresh())
-            run_on_all(optimizing(self.backend), work, ctx)
+            first = takewhile(lambda step: not step.is_required, self.recipe.graph.passes)
+            run_on_all(Pipeline("optimize", tuple(first)), work, ctx, self.recipe.calls)
         return work
 
     @cached_property
@@ -146,6 +158,7 @@ class Compilation:
                 self.ctx,
                 inputs=self._inputs,
                 instrumented=self.options.instrument,
+                passes=self.recipe.ir,
             )
 
     @cached_property
@@ -264,16 +277,14 @@ def ir_recipe(backend: Backend) -> Pipeline[IRFunction]:
     return Pipeline("ir", (*IR_DEFAULT, *backend.ir_passes()))
 
 
+def recipe_of(backend: Backend) -> Recipe:
+    """All passes that a compilation for a backend runs."""
+    return Recipe(_CALLS, graph_recipe(backend), ir_recipe(backend))
+
+
 def passes_of(backend: Backend) -> dict[str, Pass[Any]]:
-    """Every pass of the recipes by its name; `rewrite` is those of them that run as one."""
-    passes: dict[str, Pass[Any]] = {}
-    work: list[Pass[Any]] = [Pipeline("calls", CALLS), graph_recipe(backend), ir_recipe(backend)]
-    for step in work:
-        if isinstance(step, Pipeline):
-            work += step.passes
-        else:
-            passes |= {member.name: member for member in (step, *step.flattened())}
-    return passes
+    """Every pass of a backend's recipe by its name; `rewrite` is those of them that run as one."""
+    return recipe_of(backend).passes
 
 
 def expect_pass(name: str, backend: Backend) -> Pass[Any]:
@@ -299,11 +310,19 @@ def check_disabled(names: Collection[str], backend: Backend) -> None:
             )
 
 
-def run_on_all(pipeline: Pipeline[Function], f: Function, ctx: PassContext) -> None:
-    """Runs passes on all that a function calls, and on itself; what is called no more is gone."""
+def run_on_all(
+    pipeline: Pipeline[Function],
+    f: Function,
+    ctx: PassContext,
+    calls: Pipeline[Function] = _CALLS,
+) -> None:
+    """Runs passes on all that a function calls, and on itself; what is called no more is gone.
+
+    What `calls` has runs first, on all of them, so that the others know more.
+    """
     for g in reversed([*f.called, f]):
         if g in f.module:
-            Pipeline("calls", CALLS).run(g, ctx)
+            calls.run(g, ctx)
     for g in (*f.called, f):
         pipeline.run(g, ctx)
     f.module.erase_uncalled()
@@ -316,16 +335,17 @@ def generate_ir(
     *,
     inputs: Collection[Placeholder] = (),
     instrumented: bool = False,
+    passes: Pipeline[IRFunction] | None = None,
 ) -> IRFunction:
     """Schedules a lowered function with all that it calls, generates its IR, optimizes that, and forms its runs.
 
     `inputs` have memory even if the optimizer left nothing that reads them. What is `instrumented` is computed
-    instruction by instruction, with every result in memory.
+    instruction by instruction, with every result in memory. `passes` are those of the backend if left out.
     """
-    passes, stacks = ir_recipe(backend), backend.stacks and not instrumented
+    optimize, stacks = passes or ir_recipe(backend), backend.stacks and not instrumented
 
     def finish(ir: IRFunction) -> None:
-        passes.run(ir, ctx)
+        optimize.run(ir, ctx)
         if stacks:
             put_in_runs(ir, ctx)
 

@@ -15,7 +15,8 @@ from glowpy.cli.output import print_table
 from glowpy.cli.pass_options import PassOptions, pass_options, summary_of
 from glowpy.cli.verb import Verb
 from glowpy.passes import Pass
-from glowpy.recipe import check_disabled
+from glowpy.pipeline_file import print_recipe
+from glowpy.recipe import check_disabled, recipe_of
 from glowpy.support.errors import UserError
 
 __all__ = ["opt"]
@@ -57,6 +58,12 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
 )
 @pass_options()
 @click.option("--list", "listing", is_flag=True, help="List all passes and stop.")
+@click.option(
+    "--yaml",
+    "as_yaml",
+    is_flag=True,
+    help="With --list: print the passes of a compilation, in order, for --pipeline of other verbs.",
+)
 def opt(
     file: str | None,
     names: str,
@@ -65,6 +72,7 @@ def opt(
     settings: tuple[str, ...],
     target: str,
     listing: bool,
+    as_yaml: bool,
     passes: PassOptions,
 ) -> None:
     """Runs passes on FILE (a graph or an IR function as text; - for standard input) and prints the result.
@@ -73,6 +81,7 @@ def opt(
 
     Examples:
       glowpy opt --list
+      glowpy opt --list --yaml --backend cpu
       glowpy opt net.glow -p fold-transpose,dce
       glowpy dump model.onnx | glowpy opt - -p dce --explain
       glowpy opt model.glow --constants model.npz -p constant-fold
@@ -80,6 +89,10 @@ def opt(
     """
     bound = bound_backend(backend, CpuOptions(target), settings)
     driver = OptDriver(bound)
+    if as_yaml or passes.pipeline:
+        _expect_listing(passes, listing=listing)
+        click.echo(print_recipe(recipe_of(bound)), nl=False)
+        return
     if listing:
         rows = [[name, summary_of(item)] for name, item in driver.passes.items()]
         print_table("", ["pass", "what it does"], rows)
@@ -102,3 +115,11 @@ def opt(
     blobs = read_constants(constants) if constants else {}
     click.echo(driver.run(read_text(file), shown, chosen, ctx, blobs), nl=False)
     passes.report(ctx)
+
+
+def _expect_listing(passes: PassOptions, *, listing: bool) -> None:
+    """Raises UserError unless a pipeline is to be written."""
+    if passes.pipeline:
+        raise UserError("--pipeline: opt runs the passes that -p names", note="leave it out")
+    if not listing:
+        raise UserError("--yaml: expected --list beside it")

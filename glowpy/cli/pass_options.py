@@ -13,14 +13,16 @@ import click
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import bound_backend, chosen_backend
-from glowpy.cli.completion import Items, beginning
+from glowpy.cli.completion import Items, beginning, complete_file
+from glowpy.cli.files import read_text
 from glowpy.engine import compilation, context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.passes import PassContext, Rewrites
-from glowpy.recipe import Compilation, check_disabled, expect_pass, passes_of
+from glowpy.pipeline_file import parse_recipe
+from glowpy.recipe import Compilation, check_disabled, expect_pass, passes_of, recipe_of
 from glowpy.support.errors import UserError
 
 __all__ = ["PassOptions", "complete_pass", "pass_options", "summary_of"]
@@ -42,6 +44,7 @@ class PassOptions:
         print_after: Passes after which it is.
         time_passes: Print how long each took.
         explain: Print why rewrites did not apply.
+        pipeline: A YAML file with the passes to run; empty for the backend's.
     """
 
     stop_after: int | None = None
@@ -51,6 +54,7 @@ class PassOptions:
     print_after: tuple[str, ...] = ()
     time_passes: bool = False
     explain: bool = False
+    pipeline: str = ""
 
     def on(self, options: CompileOptions) -> CompileOptions:
         """The options of a compilation, with these."""
@@ -59,6 +63,7 @@ class PassOptions:
             stop_after=self.stop_after,
             disabled=self.disabled,
             verify_each=self.verify_each,
+            pipeline=read_text(self.pipeline) if self.pipeline else "",
         )
 
     @property
@@ -66,14 +71,14 @@ class PassOptions:
         """Whether each option is given, by its spelling."""
         spelled = {"disabled": "disable-pass"}
         return {
-            f"--{spelled.get(name, name).replace('_', '-')}": value not in (None, False, ())
+            f"--{spelled.get(name, name).replace('_', '-')}": value not in (None, False, (), "")
             for name, value in vars(self).items()
         }
 
     @property
     def watching(self) -> list[str]:
         """The options that are given and say or verify something, for which passes have to run."""
-        steering = ("--stop-after", "--disable-pass")
+        steering = ("--stop-after", "--disable-pass", "--pipeline")
         return [name for name, value in self.given.items() if value and name not in steering]
 
     @property
@@ -99,7 +104,13 @@ class PassOptions:
 
     def check(self, backend: Backend) -> set[str]:
         """The passes of a backend that run as one. Raises UserError for an unknown pass, and one that is required."""
+        if not any(self.given.values()):
+            return set()
         check_disabled(self.disabled, backend)
+        if self.pipeline == "-":
+            raise UserError("--pipeline: expected a file, got standard input")
+        if self.pipeline:
+            parse_recipe(read_text(self.pipeline), recipe_of(backend), self.pipeline)
         grouped = {one for step in passes_of(backend).values() for one in _members(step)}
         for name in (*self.print_before, *self.print_after):
             if name != _ALL:
@@ -209,6 +220,13 @@ def pass_options() -> Callable[[F], F]:
         ),
         click.option("--time-passes", is_flag=True, help="Say how long each pass and stage took."),
         click.option("--explain", is_flag=True, help="Say why rewrites did not apply."),
+        click.option(
+            "--pipeline",
+            default="",
+            metavar="FILE",
+            shell_complete=complete_file,
+            help="Run the passes that this YAML file names, as opt --list --yaml writes them.",
+        ),
     )
     names = tuple(PassOptions.__dataclass_fields__)
 

@@ -215,6 +215,7 @@ def _run(
     passes: PassOptions,
 ) -> Run:
     """Runs whatever kind of model it is; `start` is when the command began."""
+    passes.check(backend)
     model, inputs, shapes = source.path, source.inputs, source.shapes
     how = (seed, backend, observers, options, repeat)
     if is_ir(model):
