@@ -10,20 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from glowpy.core.schema import Access
-from glowpy.core.state import StatePort
-from glowpy.core.tensor import Tensor
-from glowpy.core.type import Type
-from glowpy.executable import CompiledFunction, Port
-from glowpy.graph.node import Node
-from glowpy.ir.inst import Instruction
-from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.plan import MemoryPlan
-from glowpy.passes import GraphPass, IRPass
 from glowpy.support.errors import UserError
-from glowpy.support.text import Attr
+
+if TYPE_CHECKING:
+    from glowpy.core.state import StatePort
+    from glowpy.core.tensor import Tensor
+    from glowpy.core.type import Type
+    from glowpy.executable import CompiledFunction, Port
+    from glowpy.graph.node import Node
+    from glowpy.ir.inst import Instruction
+    from glowpy.ir.irfunction import IRFunction
+    from glowpy.ir.plan import MemoryPlan
+    from glowpy.passes import GraphPass, IRPass
+    from glowpy.support.text import Attr
 
 __all__ = [
     "Backend",
@@ -129,7 +130,7 @@ class Operation:
     @staticmethod
     def of_inst(inst: Instruction) -> Operation:
         """What an instruction computes; how much scratch memory it does that in is no part of it."""
-        refs = [ref for ref in inst.operands if ref.access is not Access.SCRATCH]
+        refs = [ref for ref in inst.operands if not ref.is_scratch]
         types = {ref.name: ref.value.type for ref in refs}
         return Operation(inst.SCHEMA.mnemonic, types, inst.attrs)
 

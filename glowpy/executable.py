@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,15 +22,17 @@ from glowpy.core.extents import (
 from glowpy.core.state import Known, State, StatePort, given_extents
 from glowpy.core.tensor import Array, Tensor, address_of, allocated
 from glowpy.core.type import Type
-from glowpy.ir.inst import Instruction
 from glowpy.ir.plan import ALIGNMENT
-from glowpy.ir.value import Value
-from glowpy.rounds import Rounds, Wiring
 from glowpy.support.errors import UserError
 from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Dim, Symbol, static
+
+if TYPE_CHECKING:
+    from glowpy.ir.inst import Instruction
+    from glowpy.ir.value import Value
+    from glowpy.rounds import Rounds, Wiring
 
 __all__ = [
     "CompiledFunction",

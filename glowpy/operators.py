@@ -18,10 +18,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from glowpy.graph.node import Node
-from glowpy.ir.inst import Instruction
 from glowpy.support.identity import files_identity
+
+if TYPE_CHECKING:
+    from glowpy.graph.node import Node
+    from glowpy.ir.inst import Instruction
 
 __all__ = ["OperatorSet", "add_operators", "known_identity", "operator_sets"]
 

@@ -194,7 +194,7 @@ def _figures(stages: Compilation, clock: _Clock) -> dict[str, object]:
     plan, compiled, ir = stages.program.plan, stages.compiled, stages.ir
     weights = sum(tensor.type.size for tensor in stages.program.constants.values())
     cached, functions = clock.begun.get("compile", (0, 0))
-    code = sum(map(len, compiled.image.codes)) if isinstance(compiled, JitFunction) else 0
+    code = compiled.image.code_size if isinstance(compiled, JitFunction) else 0
     nodes, instructions = stages.lowered.num_nodes, len(ir.instructions)
     rewrites = stages.ctx.applied.total()
     clock.notes |= {

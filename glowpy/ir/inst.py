@@ -26,6 +26,11 @@ class OperandRef:
     layout: Layout = Layout.DENSE
     """Which gaps the instruction allows between the value's elements."""
 
+    @property
+    def is_scratch(self) -> bool:
+        """Whether it is memory to work in."""
+        return self.access is Access.SCRATCH
+
 
 class Instruction:
     """A step of the program. The generated subclasses add a schema and typed fields, nothing else."""

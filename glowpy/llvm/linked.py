@@ -12,12 +12,27 @@ import json
 import mmap
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import final
+from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
-__all__ = ["LinkedCode", "LoadedImage", "MissingFunctionError", "is_loadable", "link"]
+from glowpy.support.errors import InternalError
+
+if TYPE_CHECKING:
+    from glowpy.llvm.machine import Machine
+
+__all__ = [
+    "Code",
+    "Functions",
+    "LinkedCode",
+    "LoadedImage",
+    "MissingFunctionError",
+    "is_loadable",
+    "joined",
+    "link",
+    "load_code",
+]
 
 _HEADER = b"\x7fELF\x02\x01"
 _X86_64 = 62
@@ -74,7 +89,48 @@ class LinkedCode:
         """The image that `payload` gave."""
         line, _, content = payload.partition(b"\n")
         ends, functions, addresses, externals = json.loads(line)
-        return LinkedCode(content, tuple(ends), functions, addresses, externals)
+        return LinkedCode(
+            content,
+            tuple(ends),
+            functions,
+            tuple((place, target) for place, target in addresses),
+            {name: tuple(places) for name, places in externals.items()},
+        )
+
+
+Code: TypeAlias = LinkedCode | tuple[bytes, ...]
+"""An image, or the object files of a system for which there are none."""
+
+
+class Functions(Protocol):
+    """Code in this process."""
+
+    def address(self, name: str) -> int:
+        """Where the function called `name` begins; 0 if there is none."""
+
+
+def joined(objects: Sequence[bytes]) -> Code:
+    """An image of object files, where such can be loaded into this process; else the files."""
+    linked = link(objects) if is_loadable() else None
+    return tuple(objects) if linked is None else linked
+
+
+def load_code(code: Code, machine: Callable[[], Machine]) -> Functions:
+    """Code in this process; object files by LLVM, for a `machine` that is asked for then.
+
+    Raises InternalError if it calls functions that this process does not have.
+    """
+    if not isinstance(code, LinkedCode):
+        from glowpy.llvm.objects import load_objects  # noqa: PLC0415 - LLVM
+
+        return load_objects(machine(), code)
+    try:
+        return LoadedImage(code)
+    except MissingFunctionError as error:
+        names = ", ".join(error.args)
+        raise InternalError(
+            f"generated code cannot be loaded: this process does not have {names}, which the code calls"
+        ) from error
 
 
 def is_loadable() -> bool:
@@ -215,7 +271,8 @@ class _Linker:
             if not symbol.visibility
         }
         ends = starts[1], starts[2], starts[3]
-        return LinkedCode(bytes(content), ends, functions, addresses, externals)
+        places = {name: tuple(slots) for name, slots in externals.items()}
+        return LinkedCode(bytes(content), ends, functions, tuple(addresses), places)
 
     def _placed(self, own: _Object, section: _Section) -> tuple[int, int]:
         is_empty = section.kind == _NO_BITS

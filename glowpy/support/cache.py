@@ -56,9 +56,9 @@ __all__ = [
     "writing",
 ]
 
-Kind = Literal["bitcode", "code", "digest", "peaks", "program", "tuning", "weights"]
+Kind = Literal["bitcode", "code", "digest", "peaks", "program", "target", "tuning", "weights"]
 """What entries are: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, what
-was measured of products, packed weights."""
+code for this machine depends on, what was measured of products, packed weights."""
 
 _Content = TypeVar("_Content")
 

@@ -43,7 +43,7 @@ def _files(folder: str) -> Iterator[str]:
             for entry in entries:
                 if entry.is_dir() and entry.name != "__pycache__":
                     folders.append(Path(entry.path))
-                elif entry.name.endswith((".py", ".toml", ".bc")):
+                elif entry.name.endswith((".py", ".toml", ".bc", ".c", ".h")):
                     status = entry.stat()
                     yield f"{entry.path} {status.st_size} {status.st_mtime_ns}\n"
 

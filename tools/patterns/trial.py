@@ -78,7 +78,7 @@ def _backend(seed: int) -> tuple[str, Callable[[int], CpuBackend]]:
     def backend(threads: int) -> CpuBackend:
         compiler = CpuBackend(CpuOptions(cpu=cpu, exact=exact, threads=threads))
         if choice < 0.5:
-            compiler._chooser = RandomChooser(seed)
+            compiler.compiler.chooser = RandomChooser(seed)
         return compiler
 
     return (

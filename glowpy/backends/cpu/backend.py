@@ -1,76 +1,44 @@
-"""The CPU backend: keeps what it has kernels for, brings in packed products, and compiles programs to machine code."""
+"""The CPU backend: keeps what it has kernels for, brings in packed products, and compiles programs to machine code.
+
+A network that is in the cache is loaded and run by what is imported here. The compiler is imported when it is needed.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple
-from functools import partial
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, ClassVar
 
-import glowpy.backends.cpu.interpret  # noqa: F401 - fills the tables of rules
-from glowpy.backend import Backend, CompileOptions, Operation, Program
-from glowpy.backends.cpu import insts_gen, nodes_gen
-from glowpy.backends.cpu.block_weights import is_read_in_blocks
-from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
-from glowpy.backends.cpu.constants import (
-    Weights,
-    block_of,
-    find_weights,
-    small_constants,
-    weights_of,
-)
-from glowpy.backends.cpu.entry import Counter, EntryOptions
+from glowpy.backend import Backend, CompileOptions
+from glowpy.backends.cpu.constants import find_weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.jitdump import write_jitdump
-from glowpy.backends.cpu.kernels import Kernels
-from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
-from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions, Timed
-from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
-from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
-from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
-from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
-from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
-from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
-from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
-from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
-from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
-from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
-from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
-from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
-from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
-from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
-from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
-from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
-from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
-from glowpy.backends.cpu.perf_map import write_perf_map
-from glowpy.backends.cpu.rounds import RunRounds, load_rounds
-from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
-from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
-from glowpy.backends.cpu.target import CpuTarget, resolve_target
-from glowpy.backends.cpu.trial import timed_runs
-from glowpy.backends.cpu.tuning import Tuned, Tuner
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.known_target import known_code_identity, note_code_identity
+from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
 from glowpy.backends.cpu.workers import Workers, load_workers
-from glowpy.executable import CompiledFunction
-from glowpy.graph.function import Module
-from glowpy.graph.node import Node
-from glowpy.ir.inst import Instruction
-from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
-from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
+from glowpy.llvm.linked import load_code
 from glowpy.operators import operator_sets
-from glowpy.passes import GraphPass, PassContext
-from glowpy.recipe import Compilation
-from glowpy.sanitizer import NumberedRuns, SanitizedFunction
 from glowpy.support.cache import Key, read, write
-from glowpy.support.cores import processor_name
 from glowpy.support.errors import UserError
-from glowpy.support.identity import package_identity
-from glowpy.support.progress import report
+from glowpy.support.imported import imported
 
-__all__ = ["CpuBackend", "counter_of"]
+if TYPE_CHECKING:
+    from glowpy.backend import Operation, Program
+    from glowpy.backends.cpu.compiler import Compiler
+    from glowpy.backends.cpu.kernels import Kernels
+    from glowpy.backends.cpu.library import KernelLibrary
+    from glowpy.backends.cpu.rounds import RunRounds
+    from glowpy.backends.cpu.strategy.explain import Explanation
+    from glowpy.backends.cpu.target import CpuTarget
+    from glowpy.backends.cpu.tuning import Tuned
+    from glowpy.executable import CompiledFunction
+    from glowpy.graph.node import Node
+    from glowpy.ir.inst import Instruction
+    from glowpy.passes import GraphPass
+
+__all__ = ["CpuBackend"]
+
+_OPERATIONS = "glowpy.backends.cpu.operations"
 
 
 class CpuBackend(Backend):
@@ -81,53 +49,61 @@ class CpuBackend(Backend):
 
     Attributes:
         options: As they were given.
-        target: The processor that comes out of them.
     """
 
     name: ClassVar[str] = "cpu"
     symbolic: ClassVar[bool] = True
     stacks: ClassVar[bool] = True
-    nodes: ClassVar[tuple[type[Node], ...]] = nodes_gen.NODES
-    instructions: ClassVar[tuple[type[Instruction], ...]] = insts_gen.INSTS
+    nodes: ClassVar[tuple[type[Node], ...]] = imported(_OPERATIONS, "NODES")
+    instructions: ClassVar[tuple[type[Instruction], ...]] = imported(_OPERATIONS, "INSTS")
     options_type: ClassVar[type | None] = CpuOptions
-    libraries: ClassVar[tuple[KernelLibrary, ...]] = (LIBJIT,)
+    libraries: ClassVar[tuple[KernelLibrary, ...]] = imported(
+        "glowpy.backends.cpu.library", "LIBRARIES"
+    )
     """Where the kernels come from; a backend that derives from this one may add its settings."""
 
     def __init__(self, options: CpuOptions | None = None) -> None:
         super().__init__()
         self.options = options or CpuOptions()
-        self.target = resolve_target(self.options)
-        self._kernels = Kernels(self.libraries, self.target.variant)
+        is_plain = type(self) is CpuBackend and self.options.tune is None
+        self._known = known_code_identity(self.options) if is_plain else ""
+        if not self._known:
+            _ = self.compiler  # which raises what is wrong with the options
         if not 0 <= self.options.threads <= MOST_THREADS:
             raise UserError(f"expected 0 to {MOST_THREADS:,} threads, got {self.options.threads:,}")
         self._workers: Workers | None = None
         self._rounds: RunRounds | None = None
-        self._chooser: Chooser = BY_MODEL
-        if self.options.tune is not None:
-            self._chooser = self._tuner(self.options.tune)
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """What compiles for the target."""
+        from glowpy.backends.cpu.compiler import Compiler  # noqa: PLC0415 - LLVM and all passes
+
+        return Compiler(self.options, self.libraries)
 
     @property
-    def tuned(self) -> Sequence[Tuned]:
-        """What is known of the products of the networks that were compiled with the option `tune`."""
-        return self._chooser.results if isinstance(self._chooser, Tuner) else ()
-
-    @property
-    def tuned_busy(self) -> float:
-        """The share of the time of all measurements for which this process had a processor, at most 1."""
-        return self._chooser.busy if isinstance(self._chooser, Tuner) else 1.0
+    def target(self) -> CpuTarget:
+        """The processor that comes out of the options."""
+        return self.compiler.target
 
     @property
     def kernels(self) -> Kernels:
         """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
-        others = [own for operators in operator_sets() for own in operators.libraries]
-        libraries = (*self.libraries, *(own for own in others if isinstance(own, KernelLibrary)))
-        if self._kernels.libraries != libraries:
-            self._kernels = Kernels(libraries, self.target.variant)
-        return self._kernels
+        return self.compiler.kernels
+
+    @property
+    def tuned(self) -> Sequence[Tuned]:
+        """What is known of the products of the networks that were compiled with the option `tune`."""
+        return self.compiler.tuned
+
+    @property
+    def tuned_busy(self) -> float:
+        """The share of the time of all measurements for which this process had a processor, at most 1."""
+        return self.compiler.tuned_busy
 
     def unsupported(self, operation: Operation) -> str:
         """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
-        return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
+        return self.compiler.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
         """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
@@ -136,71 +112,25 @@ class CpuBackend(Backend):
 
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """
-        operation = Operation.of_node(node)
-        kernel = self._computes(operation) or self._computes(in_f32(operation))
-        return kernel or is_read_in_blocks(node)
-
-    def _computes(self, operation: Operation) -> bool:
-        """Whether there is a kernel, or will be once products are packed."""
-        return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
+        return self.compiler.keeps(node)
 
     def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
         """Convolutions read shuffled channels; with few output channels they fill the target's vectors.
 
         Transposed ones do so before they are lowered.
         """
-        if self.target.machine.small:
-            return default
-        variant = self.target.variant
-        return (
-            *default,
-            FoldShufflePass(),
-            RaiseElementwisePass(),
-            MergePhasesPass(variant),
-            MergePixelsPass(variant),
-        )
+        return self.compiler.pipeline(default)
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.
 
         Without floating point, stored integers are rounded in integers.
         """
-        variant, small = self.target.variant, self.target.machine.small
-        packing = PackProductsPass(
-            variant,
-            small,
-            self.options.exact,
-            self._chooser,
-            low_memory=self.options.low_memory,
-        )
-        tuner = self._chooser
-        tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
-        passes = (
-            TurnPairsPass(small),
-            FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact),
-            WidenHalvesPass(self._computes),
-            MergeProductsPass(small),
-            WeighGathersPass(),
-            FuseNormPass(variant, small=small),
-            *([] if small else [SplitPoolsPass(), BandDepthwisePass(variant)]),
-            *([SplitSumsPass()] if self.options.exact else []),
-            *tuning,
-            packing,
-            PackRecurrencePass(variant, small=small),
-        )
-        return passes if variant.has_floats else (*passes, RoundInIntegersPass())
+        return self.compiler.post_lowering()
 
     def explained(self, program: Program) -> Iterator[Explanation]:
         """What was decided about the products of a program that this backend has compiled."""
-        tuner = self._chooser if isinstance(self._chooser, Tuner) else None
-        return explain(
-            program,
-            self.target.variant.machine_for,
-            exact=self.options.exact,
-            low_memory=self.options.low_memory,
-            measured=tuner.measured if tuner else (),
-            tuned=tuner.changed if tuner else (),
-        )
+        return self.compiler.explained(program)
 
     def emit(self, program: Program, form: str) -> str:
         """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.
@@ -208,74 +138,19 @@ class CpuBackend(Backend):
         Code has the plain entry point only. `strategy` says for people how products are tiled and why, `strategy-json`
         for programs.
         """
-        if form in ("strategy", "strategy-json"):
-            return explanations_text(self.explained(program), as_json=form == "strategy-json")
-        if form not in ("llvm", "asm"):
-            return super().emit(program, form)
-        (text,) = generate_llvm({entry_name(program): program}, self.target, self.kernels)
-        kind: Form = "assembly" if form == "asm" else "optimized"
-        code, _ = compile_whole(text, self.target.machine, self.kernels.bitcode, kind)
-        return code.decode()
+        if form in ("strategy", "strategy-json", "llvm", "asm"):
+            return self.compiler.emit(program, form)
+        return super().emit(program, form)
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Machine code for this process, from the cache if it was made before.
 
         Raises UserError if the backend is bound to another machine.
         """
-        self._check_host()
-        settings, name = self.options, entry_name(program)
-        debug = None
-        if settings.debug:
-            Path(settings.debug).mkdir(parents=True, exist_ok=True)
-            Path(settings.debug, f"{name}.ir").write_text(
-                ir_text({name: program}), encoding="utf-8"
-            )
-            debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
-        entry = EntryOptions(
-            bound=True,
-            instrument="table" if options.instrument or options.sanitize else "",
-            runs=options.sanitize,
-            parallel=True,
-            timed=counter_of(self.target, settings.timed),
-        )
-        code_options = CodeOptions(
-            entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
-        )
-        texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
-        machine, libraries = self.target.machine, self.kernels.bitcode
-        objects = compile_objects(texts, machine, libraries, use_cache=options.cache)
-        code = load_objects(machine, objects)
-        if settings.perf_map:
-            write_perf_map(code, objects)
-        if settings.jitdump:
-            write_jitdump(code, objects, Path(settings.jitdump))
-        block = block_of(program.plan, self.target.pointer_bits // 8)
-        large = [program.constants[slot.name] for slot in block.large]
-        weights: list[Weights] = []
-        for tensor in large:
-            report("weights", len(weights), len(large))
-            weights.append(weights_of(tensor, use_cache=options.cache))
-        report("weights", len(weights), len(large))
-        image = Image(
-            name,
-            program.inputs,
-            program.outputs,
-            program.state,
-            program.plan.peak,
-            tuple(program.ir.symbols.values()),
-            tuple(slot.name for slot in program.plan.mutable.slots),
-            tuple(constant.key for constant in weights),
-            small_constants(block, program.constants),
-            tuple(objects),
-        )
-        instrumented = program.ir if options.instrument or options.sanitize else None
+        self.compiler.check_host()
         workers = self._shared_workers(use_cache=options.cache)
-        timed = program.ir if settings.timed else None
-        clock, load = settings.timed, partial(self._shared_rounds, use_cache=options.cache)
-        function = JitFunction(image, weights, code, workers, instrumented, timed, clock, load)
-        if options.sanitize:
-            return SanitizedFunction(function, function, NumberedRuns(program))
-        return function
+        rounds = partial(self._shared_rounds, use_cache=options.cache)
+        return self.compiler.compile(program, options, workers, rounds)
 
     def remembers(self, options: CompileOptions) -> bool:
         """Where there is a cache, unless code comes with files beside it, tells what it does, or was tuned."""
@@ -288,13 +163,17 @@ class CpuBackend(Backend):
         """Puts the image into the cache; the weights are there."""
         if isinstance(function, JitFunction):
             write(self._key(key), function.image.payload())
+            if not self._known and not operator_sets():
+                self._known = self.compiler.code_identity
+                note_code_identity(self.options, self._known)
 
     def recall(self, key: str) -> CompiledFunction | None:
         """The network of an image in the cache, if all of its weights are there as well."""
         payload = read(self._key(key))
         if payload is None:
             return None
-        self._check_host()
+        if not self._known:
+            self.compiler.check_host()
         image = Image.parse(payload)
         weights = []
         for digest in image.weights:
@@ -302,49 +181,18 @@ class CpuBackend(Backend):
             if constant is None:
                 return None
             weights.append(constant)
-        code = load_objects(self.target.machine, image.codes)
-        workers, load = (
-            self._shared_workers(use_cache=True),
-            partial(self._shared_rounds, use_cache=True),
-        )
-        return JitFunction(image, weights, code, workers, load_rounds=load)
+        code = load_code(image.code, lambda: self.target.machine)
+        workers = self._shared_workers(use_cache=True)
+        rounds = partial(self._shared_rounds, use_cache=True)
+        return JitFunction(image, weights, code, workers, load_rounds=rounds)
 
     def _key(self, key: str) -> Key:
-        """Everything that an image depends on: the model that `key` names, this package, its kernels, the processor."""
-        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
-        kernels += [operators.identity for operators in operator_sets()]
-        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
-        target = (*target, str(self.options.exact), str(self.options.low_memory))
-        return Key.of("program", key, package_identity(), LLVM_VERSION, *target, *kernels)
+        """Everything that an image depends on: the model that `key` names, and what code of it depends on."""
+        exact, low_memory = self.options.exact, self.options.low_memory
+        return Key.of("program", key, self._code_identity(), str(exact), str(low_memory))
 
-    def _tuner(self, seconds: float) -> Tuner:
-        """What measures products. Raises UserError if that cannot be here, and for no number of seconds."""
-        if not seconds >= 0:
-            raise UserError(f"tune: expected at least 0 seconds, got {seconds:g}")
-        if self.options.target:
-            raise UserError(
-                f"cannot measure code for '{self.options.target}' here",
-                note="leave out --tune, or the target to compile for this machine",
-            )
-        self._check_host()
-        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
-        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
-        makers = package_identity(), LLVM_VERSION, processor_name()
-        return Tuner(seconds, [*makers, *target, *kernels])
-
-    def _trial(
-        self, network: Module, chooser: Chooser, ctx: PassContext, between: int
-    ) -> Callable[[], float]:
-        """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
-        own = self.options
-        twin = CpuBackend(
-            CpuOptions(
-                cpu=own.cpu, features=own.features, exact=own.exact, low_memory=own.low_memory
-            )
-        )
-        twin._chooser = chooser
-        stages = Compilation(network.main, twin, CompileOptions(cache=False), ctx)
-        return timed_runs(stages.compiled, between)
+    def _code_identity(self) -> str:
+        return self.compiler.code_identity if operator_sets() or not self._known else self._known
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""
@@ -355,51 +203,15 @@ class CpuBackend(Backend):
         """The threads of all functions that this backend compiles; None for one thread."""
         threads = self.options.thread_count
         if self._workers is None and threads > 1:
-            self._workers = load_workers(threads, self.target, use_cache=use_cache)
+            own = self._code_identity(), lambda: self.target
+            self._workers = load_workers(threads, *own, use_cache=use_cache)
         return self._workers
 
     def _shared_rounds(self, *, use_cache: bool) -> RunRounds:
         """What runs rounds of loops, of all functions that this backend compiles."""
         if self._rounds is None:
-            self._rounds = load_rounds(self.target, use_cache=use_cache)
+            from glowpy.backends.cpu.rounds import load_rounds  # noqa: PLC0415 - most have none
+
+            own = self._code_identity(), lambda: self.target
+            self._rounds = load_rounds(*own, use_cache=use_cache)
         return self._rounds
-
-    def _check_host(self) -> None:
-        """Raises UserError if this process cannot run code for the target."""
-        if self.options.target:
-            raise UserError(
-                f"cannot run code for '{self.options.target}' here",
-                note="leave the target out, or dump its assembly",
-            )
-        lacking = ", ".join(sorted(self.target.variant.requires - host_features()))
-        if lacking:
-            raise UserError(
-                f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
-                note="leave cpu and features out to compile for this machine",
-            )
-
-
-def counter_of(target: CpuTarget, timed: Timed) -> Counter:
-    """What tells the time: by the wall a counter that costs a few cycles to read.
-
-    Raises UserError for a processor that has no counter for programs, and a system without clocks of threads.
-    """
-    if not timed:
-        return ""
-    if timed == "cpu":
-        if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
-            raise UserError(
-                "cannot time instructions by the processor's time on this system",
-                note="time them by the wall",
-            )
-        return "clock_gettime"
-    counters: dict[str, Counter] = {
-        "x86_64": "readcyclecounter",
-        "aarch64": "readsteadycounter",
-    }
-    if target.variant.family not in counters:
-        raise UserError(
-            f"cannot time instructions on '{target.variant.family}': expected {' or '.join(counters)}",
-            note="leave out timed; glowpy bench without --layers and --trace times the whole",
-        )
-    return counters[target.variant.family]

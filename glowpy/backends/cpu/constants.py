@@ -7,59 +7,26 @@ as one model compiled for several shapes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import final
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from glowpy.core.tensor import LARGE, Array, Tensor
+from glowpy.core.tensor import Array, Tensor
 from glowpy.executable import aligned_array
-from glowpy.ir.plan import MemoryPlan, Slot, aligned
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit
 from glowpy.support.forks import Lock
 from glowpy.support.identity import package_identity
 
 __all__ = [
-    "Block",
     "Constants",
     "Weights",
-    "block_of",
     "fill",
     "find_weights",
-    "small_constants",
     "weights_of",
 ]
-
-
-@dataclass(frozen=True)
-class Block:
-    """How the block of a network is laid out.
-
-    Attributes:
-        large: The constants whose addresses it begins with, in order.
-        small: Where the others are in it.
-        size: Its bytes.
-    """
-
-    large: tuple[Slot, ...]
-    small: tuple[Slot, ...]
-    size: int
-
-
-def block_of(plan: MemoryPlan, pointer_bytes: int) -> Block:
-    """The block for the constants of a plan."""
-    slots = plan.constant.slots
-    large = tuple(slot for slot in slots if slot.size >= LARGE)
-    end = len(large) * pointer_bytes
-    small = []
-    for slot in slots:
-        if slot.size < LARGE:
-            small.append(replace(slot, start=aligned(end)))
-            end = small[-1].end
-    return Block(large, tuple(small), end)
 
 
 @final
@@ -128,14 +95,6 @@ def fill(place: Array, tensor: Tensor) -> None:
     for piece in tensor.pieces():
         np.copyto(place[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
         place = place[piece.nbytes :]
-
-
-def small_constants(block: Block, tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a block, with zeros for addresses."""
-    memory = np.zeros(block.size, np.uint8)
-    for slot in block.small:
-        fill(memory[slot.start : slot.start + slot.size], tensors[slot.name])
-    return memory.tobytes()
 
 
 @final

@@ -35,7 +35,7 @@ from typing import Literal
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.constants import Block, block_of
+from glowpy.backends.cpu.constant_block import Block, block_of
 from glowpy.backends.cpu.control import CONSTANTS, TABLE, callee_symbol
 from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
 from glowpy.backends.cpu.tasks import (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from glowpy.backends.cpu.library import LIBJIT
-from glowpy.backends.cpu.target import CpuTarget
-from glowpy.llvm.machine import EXTERNAL, LoadedCode
-from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.llvm.linked import Functions, LinkedCode, is_loadable, joined, load_code
+from glowpy.support.cache import Key, read, write
+from glowpy.support.errors import UserError
+
+if TYPE_CHECKING:
+    from glowpy.backends.cpu.target import CpuTarget
+    from glowpy.llvm.machine import Machine
 
 __all__ = ["load_functions"]
 
@@ -16,25 +20,67 @@ def load_functions(
     prefix: str,
     functions: Mapping[str, str],
     external: Mapping[str, str],
+    identity: str,
+    target: Callable[[], CpuTarget],
+    *,
+    use_cache: bool,
+) -> Functions:
+    """Code with the functions PREFIX_NAME, which are libjit_PREFIX_NAME; compiled if the cache does not have it.
+
+    Args:
+        prefix: What the names begin with.
+        functions: The types of the results and the arguments of each, in which `{dim}` is an integer as wide as a
+            pointer.
+        external: The same of functions of this process that they call.
+        identity: What code depends on: the processor, LLVM, and the kernels.
+        target: Gives the processor, where something has to be compiled.
+        use_cache: Whether code is looked for in the cache, and kept there.
+
+    Raises UserError where libjit does not have the functions for the system.
+    """
+
+    def machine() -> Machine:
+        return target().machine
+
+    key = Key.of("program", prefix, identity)
+    payload = read(key) if use_cache else None
+    if payload is not None:
+        return load_code(LinkedCode.parse(payload), machine)
+    objects = _objects(
+        prefix, functions, external, target(), use_cache=use_cache and not is_loadable()
+    )
+    code = joined(objects)
+    if use_cache and isinstance(code, LinkedCode):
+        write(key, code.payload())
+    return load_code(code, machine)
+
+
+def _objects(
+    prefix: str,
+    functions: Mapping[str, str],
+    external: Mapping[str, str],
     target: CpuTarget,
     *,
     use_cache: bool,
-) -> LoadedCode:
-    """Code with the functions PREFIX_NAME, which are libjit_PREFIX_NAME; compiled if the cache does not have it.
+) -> list[bytes]:
+    """The object files of the functions."""
+    from glowpy.backends.cpu.library import LIBJIT  # noqa: PLC0415 - the compiler
+    from glowpy.llvm.objects import compile_objects  # noqa: PLC0415 - LLVM
 
-    `functions` and those `external` ones of this process that they call have types of results and arguments, in which
-    `{dim}` is an integer as wide as a pointer.
-    """
+    missing = {f"libjit_{prefix}_{name}" for name in functions} - LIBJIT.symbols(target.variant)
+    if missing:
+        raise UserError(f"libjit has no {prefix} for '{target.machine.triple}'")
     text = _module_text(prefix, functions, external, f"i{target.pointer_bits}")
     libraries = [LIBJIT.bitcode(target.variant)]
-    objects = compile_objects([text], target.machine, libraries, use_cache=use_cache)
-    return load_objects(target.machine, objects)
+    return compile_objects([text], target.machine, libraries, use_cache=use_cache)
 
 
 def _module_text(
     prefix: str, functions: Mapping[str, str], external: Mapping[str, str], dim: str
 ) -> str:
     """A module that has the functions under visible names."""
+    from glowpy.llvm.machine import EXTERNAL  # noqa: PLC0415 - LLVM
+
     lines = []
     for name, types in external.items():
         result, _, arguments = types.format(dim=dim).partition(" ")

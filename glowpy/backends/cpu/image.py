@@ -11,6 +11,7 @@ from typing import final
 from glowpy.core.state import StatePort
 from glowpy.core.type import parse_type
 from glowpy.executable import Port
+from glowpy.llvm.linked import Code, LinkedCode
 from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = ["Image"]
@@ -31,7 +32,7 @@ class Image:
         table: The placeholders and variables in the order of the table of pointers that the entry point takes.
         weights: The keys of its large constants, in the order in which their addresses begin the block of constants.
         block: That block; the addresses are for the process to fill in.
-        codes: The object files.
+        code: The code.
     """
 
     entry: str
@@ -43,11 +44,19 @@ class Image:
     table: tuple[str, ...]
     weights: tuple[str, ...]
     block: bytes
-    codes: tuple[bytes, ...]
+    code: Code
+
+    @property
+    def code_size(self) -> int:
+        """Bytes of the code."""
+        code = (self.code.content,) if isinstance(self.code, LinkedCode) else self.code
+        return sum(map(len, code))
 
     def payload(self) -> bytes:
-        """The image as bytes: a line of JSON, then the block and the object files."""
-        parts = [self.block, *self.codes]
+        """The image as bytes: a line of JSON, then the block and the code."""
+        is_linked = isinstance(self.code, LinkedCode)
+        codes = [self.code.payload()] if isinstance(self.code, LinkedCode) else [*self.code]
+        parts = [self.block, *codes]
         head = {
             "entry": self.entry,
             "inputs": [_fields(port) for port in self.inputs],
@@ -57,6 +66,7 @@ class Image:
             "symbols": [(s.name, s.low, s.high, s.likely) for s in self.symbols],
             "table": self.table,
             "weights": self.weights,
+            "is_linked": is_linked,
             "sizes": [len(part) for part in parts],
         }
         return b"".join([json.dumps(head).encode(), b"\n", *parts])
@@ -79,7 +89,7 @@ class Image:
             tuple(head["table"]),
             tuple(head["weights"]),
             block,
-            tuple(codes),
+            LinkedCode.parse(codes[0]) if head["is_linked"] else tuple(codes),
         )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import final
+from typing import TYPE_CHECKING, final
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -17,20 +17,22 @@ import numpy as np
 from glowpy.backends.cpu.constants import Constants, Weights
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.options import Timed
-from glowpy.backends.cpu.rounds import Repetition, RunRounds, repetition_of
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.state import State
 from glowpy.core.tensor import Array, address_of
 from glowpy.executable import CompiledFunction, elements_at
-from glowpy.ir.inst import Instruction
-from glowpy.ir.irfunction import IRFunction
-from glowpy.ir.value import Value
-from glowpy.llvm.machine import LoadedCode
-from glowpy.rounds import Rounds, Wiring
-from glowpy.sanitizer import Moment, Watch
+from glowpy.llvm.linked import Functions
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
+
+if TYPE_CHECKING:
+    from glowpy.backends.cpu.rounds import Repetition, RunRounds
+    from glowpy.ir.inst import Instruction
+    from glowpy.ir.irfunction import IRFunction
+    from glowpy.ir.value import Value
+    from glowpy.rounds import Rounds, Wiring
+    from glowpy.sanitizer import Moment, Watch
 
 __all__ = ["JitFunction"]
 
@@ -70,7 +72,7 @@ class JitFunction(CompiledFunction):
         self,
         image: Image,
         weights: Sequence[Weights],
-        code: LoadedCode,
+        code: Functions,
         workers: Workers | None = None,
         instrumented: IRFunction | None = None,
         timed: IRFunction | None = None,
@@ -164,6 +166,8 @@ class JitFunction(CompiledFunction):
             return False
         if wiring not in self._repetitions:
             own = self.image.table, self.image.symbols, len(_NO_TEAM)
+            from glowpy.backends.cpu.rounds import repetition_of  # noqa: PLC0415 - most have no rounds
+
             self._repetitions[wiring] = repetition_of(self, wiring, *own)
         repetition = self._repetitions[wiring]
         if repetition is None:

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from elftools.elf.elffile import ELFFile
 
 from glowpy.backends.cpu.object_file import FunctionLines, is_elf, read_lines
-from glowpy.llvm.machine import LoadedCode
+from glowpy.llvm.linked import Functions
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import make_output_folder
 
@@ -38,7 +38,7 @@ def jitdump_path(folder: Path) -> Path:
     return folder / f"jit-{os.getpid()}.dump"
 
 
-def write_jitdump(code: LoadedCode, objects: Sequence[bytes], folder: Path) -> None:
+def write_jitdump(code: Functions, objects: Sequence[bytes], folder: Path) -> None:
     """Appends the functions of loaded object files that can be found by name.
 
     Raises UserError on a machine the format has no number for.

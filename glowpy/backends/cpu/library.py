@@ -22,8 +22,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from subprocess import PIPE
 
+from glowpy.backends.cpu.kernel_sources import IS_INSTALLED, LIBJIT_FOLDER
 from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
-from glowpy.backends.cpu.variant import IS_INSTALLED, LIBJIT_FOLDER, Variant
+from glowpy.backends.cpu.variant import Variant
 from glowpy.llvm.kernel import KernelSpec
 from glowpy.support.cache import Key, locked, read, write, write_all
 from glowpy.support.cache_folder import cache_folder
@@ -31,7 +32,7 @@ from glowpy.support.children import child_environment
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.progress import report
 
-__all__ = ["LIBJIT", "KernelLibrary", "compile_script"]
+__all__ = ["LIBJIT", "LIBRARIES", "KernelLibrary", "compile_script"]
 
 _REMEDY = (
     "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
@@ -223,3 +224,6 @@ _PACKAGED = Path(__file__).parent / "bitcode" if IS_INSTALLED else None
 
 LIBJIT = KernelLibrary("libjit", LIBJIT_FOLDER, _PACKAGED, {**KERNELS, **SCALARS})
 """The kernels of the operators that every backend knows, and of the CPU backend's own."""
+
+LIBRARIES = (LIBJIT,)
+"""Those of the CPU backend."""

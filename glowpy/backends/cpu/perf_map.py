@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glowpy.backends.cpu.object_file import is_elf, read_sections
-from glowpy.llvm.machine import LoadedCode
+from glowpy.llvm.linked import Functions
 
 __all__ = ["perf_map_path", "write_perf_map"]
 
@@ -17,7 +17,7 @@ def perf_map_path() -> Path:
     return Path("/tmp") / f"perf-{os.getpid()}.map"
 
 
-def write_perf_map(code: LoadedCode, objects: Sequence[bytes]) -> None:
+def write_perf_map(code: Functions, objects: Sequence[bytes]) -> None:
     """Appends the functions of loaded object files that can be found by name: address, size, name, in hexadecimal."""
     lines = []
     for elf in objects:

@@ -19,7 +19,7 @@ from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.tensor import Array, address_of, allocated
 from glowpy.executable import CompiledFunction, Port
 from glowpy.ir.plan import ALIGNMENT
-from glowpy.llvm.machine import LoadedCode
+from glowpy.llvm.linked import Functions
 from glowpy.rounds import Rounds, Wiring
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.symbolic import (
@@ -90,17 +90,17 @@ RunRounds: TypeAlias = Callable[[int], int]
 """Runs rounds as a context at an address says, and returns why they stop."""
 
 
-def load_rounds(target: CpuTarget, *, use_cache: bool) -> RunRounds:
-    """The function that runs rounds, compiled if the cache does not have it."""
+def load_rounds(identity: str, target: Callable[[], CpuTarget], *, use_cache: bool) -> RunRounds:
+    """The function that runs rounds, compiled if the cache does not have it: see `load_functions`."""
     functions = {"run": "{dim} (ptr)"}
     external = {"memcpy": "ptr (ptr, ptr, {dim})"}
-    code = load_functions("rounds", functions, external, target, use_cache=use_cache)
+    code = load_functions("rounds", functions, external, identity, target, use_cache=use_cache)
     function = _RUN(code.address("rounds_run"))
 
     return partial(_called, code, function)
 
 
-def _called(code: LoadedCode, function: Callable[[int], int], context: int) -> int:
+def _called(code: Functions, function: Callable[[int], int], context: int) -> int:
     """What a function of some code returns; the code lives until then."""
     del code
     return function(context)

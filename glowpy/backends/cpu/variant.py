@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.presets import similar_preset
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -15,8 +15,6 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
-    "IS_INSTALLED",
-    "LIBJIT_FOLDER",
     "VARIANTS",
     "Variant",
     "baseline_variant",
@@ -24,15 +22,6 @@ __all__ = [
     "select_variant",
     "variant_named",
 ]
-
-_INSTALLED = Path(__file__).parent / "libjit"
-_CHECKOUT = Path(__file__).parents[3] / "libjit"
-
-IS_INSTALLED = _INSTALLED.is_dir()
-"""Whether this is an installed package, not a checkout."""
-
-LIBJIT_FOLDER = _INSTALLED if IS_INSTALLED else _CHECKOUT
-"""The sources of libjit, with the list of variants and the program that compiles kernels: a wheel carries them."""
 
 
 @dataclass(frozen=True, slots=True)

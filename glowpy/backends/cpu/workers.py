@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from typing import final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
 
 from glowpy.backends.cpu.functions import load_functions
-from glowpy.backends.cpu.library import LIBJIT
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.executable import aligned_array
-from glowpy.llvm.machine import LoadedCode
+from glowpy.llvm.linked import Functions
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
+
+if TYPE_CHECKING:
+    from glowpy.backends.cpu.target import CpuTarget
 
 __all__ = ["Workers", "load_workers"]
 
@@ -59,7 +61,7 @@ class Team:
         arguments: The address of a `parallel_for`, and its context. Valid in the process that has made the team.
     """
 
-    def __init__(self, code: LoadedCode, threads: int) -> None:
+    def __init__(self, code: Functions, threads: int) -> None:
         create = _CREATE(code.address("workers_create"))
         context = create(threads, usable_cores(), ctypes.addressof(_callers(os.getpid())))
         if context is None:
@@ -72,7 +74,7 @@ class Team:
 class Workers:
     """Threads beside the calling one, which begin with the first instruction that has several units of work."""
 
-    def __init__(self, threads: int, code: LoadedCode) -> None:
+    def __init__(self, threads: int, code: Functions) -> None:
         self._threads = threads
         self._code = code
         self._teams: dict[int, Team] = {}
@@ -97,19 +99,24 @@ def _callers(process: int) -> ctypes.c_int:
     return _counters.setdefault(process, ctypes.c_int.from_buffer(aligned_array(_LINE_BYTES).data))
 
 
-def _end(code: LoadedCode, context: int) -> None:
+def _end(code: Functions, context: int) -> None:
     """Ends and joins the threads. They run `code`, which lives until then."""
     _DESTROY(code.address("workers_destroy"))(context)
 
 
-def load_workers(threads: int, target: CpuTarget, *, use_cache: bool) -> Workers:
-    """Workers with code for this process, which is compiled if the cache does not have it.
+def load_workers(
+    threads: int, identity: str, target: Callable[[], CpuTarget], *, use_cache: bool
+) -> Workers:
+    """Workers with code for this process, which is compiled if the cache does not have it: see `load_functions`.
 
     Raises UserError where libjit has no threads for the system.
     """
-    if "libjit_workers_run" not in LIBJIT.symbols(target.variant):
-        raise UserError(
-            f"there are no threads for '{target.machine.triple}': expected threads=1, got {threads}"
+    try:
+        code = load_functions(
+            "workers", _FUNCTIONS, _EXTERNAL, identity, target, use_cache=use_cache
         )
-    code = load_functions("workers", _FUNCTIONS, _EXTERNAL, target, use_cache=use_cache)
+    except UserError as error:
+        raise UserError(
+            f"expected threads=1, got {threads}: {error.diagnostics[0].message}"
+        ) from error
     return Workers(threads, code)

@@ -7,7 +7,7 @@ import pytest
 
 import glowpy
 from glowpy.backends.cpu import constants, packing
-from glowpy.backends.cpu.constants import block_of
+from glowpy.backends.cpu.constant_block import block_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array
 from glowpy.core.type import Type

@@ -251,7 +251,7 @@ def test_every_kernel_variant_of_this_machine_is_right(cpu: str) -> None:
 
 
 def test_processor_that_lacks_something_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glowpy.backends.cpu.backend.host_features", frozenset)
+    monkeypatch.setattr("glowpy.backends.cpu.compiler.host_features", frozenset)
     with pytest.raises(glowpy.UserError, match="this processor lacks"):
         glowpy.compile(network("f32[4]", lambda f, x: f.create_neg("n", x)), "cpu")
 

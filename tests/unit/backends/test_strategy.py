@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.strategy import product
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -27,7 +28,7 @@ from glowpy.backends.cpu.strategy.product import (
     conv_problem,
     fetched_ahead,
 )
-from glowpy.backends.cpu.variant import LIBJIT_FOLDER, VARIANTS, variant_named
+from glowpy.backends.cpu.variant import VARIANTS, variant_named
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.support.symbolic import at_extents, highest, lowest, symbol

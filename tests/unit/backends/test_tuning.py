@@ -197,16 +197,16 @@ def test_a_verb_warns_of_other_work(capsys: pytest.CaptureFixture[str]) -> None:
     backend = CpuBackend(CpuOptions(tune=0))
     assert tuning_of(backend) == []
     assert not capsys.readouterr().err
-    assert isinstance(backend._chooser, Tuner)
-    backend._chooser._elapsed, backend._chooser._used = 4.0, 3.0
+    assert isinstance(backend.compiler.chooser, Tuner)
+    backend.compiler.chooser._elapsed, backend.compiler.chooser._used = 4.0, 3.0
     tuning_of(backend)
     assert "warning: other processes had the processor for 25% of" in capsys.readouterr().err
 
 
 def test_another_machine_has_entries_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = CpuBackend(CpuOptions(tune=0))._chooser
-    monkeypatch.setattr("glowpy.backends.cpu.backend.processor_name", lambda: "another")
-    second = CpuBackend(CpuOptions(tune=0))._chooser
+    first = CpuBackend(CpuOptions(tune=0)).compiler.chooser
+    monkeypatch.setattr("glowpy.backends.cpu.compiler.processor_name", lambda: "another")
+    second = CpuBackend(CpuOptions(tune=0)).compiler.chooser
     assert isinstance(first, Tuner)
     assert isinstance(second, Tuner)
     assert first.identity != second.identity
@@ -260,7 +260,7 @@ def test_every_way_computes_the_same() -> None:
     results = []
     for threads in (1, 2, 3):
         backend = CpuBackend(CpuOptions(threads=threads))
-        backend._chooser = Contrary()
+        backend.compiler.chooser = Contrary()
         results.append(compile(mixed(), backend)({"x": x})["y"])
         backend.close()
     np.testing.assert_allclose(results[0], expected, atol=1e-3 * np.abs(expected).max())
@@ -278,7 +278,7 @@ def second_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         seconds = 0.001 * (turns["runs"] % 2 + 1)
         return lambda: seconds
 
-    monkeypatch.setattr("glowpy.backends.cpu.backend.timed_runs", timed)
+    monkeypatch.setattr("glowpy.backends.cpu.compiler.timed_runs", timed)
     monkeypatch.setattr("glowpy.backends.cpu.tuning._MOST_WAYS", 2)
 
 
@@ -292,7 +292,7 @@ def test_real_products_are_measured_and_explained() -> None:
     assert all(one.taken == 1 and one.gain == pytest.approx(0.5) for one in backend.tuned)
     assert stages.text("strategy").count("(tuned)") == 3
     model = CpuBackend()
-    assert model._chooser is BY_MODEL
+    assert model.compiler.chooser is BY_MODEL
     assert "(tuned)" not in compilation(mixed(), model).text("strategy")
 
 

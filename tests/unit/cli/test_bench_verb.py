@@ -17,7 +17,7 @@ from onnx import numpy_helper, parser
 from glowpy import CpuBackend, CpuOptions, load
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu import peaks as peaks_module
-from glowpy.backends.cpu.backend import counter_of
+from glowpy.backends.cpu.compiler import counter_of
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.roofline import efforts

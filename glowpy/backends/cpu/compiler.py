@@ -1,0 +1,343 @@
+"""What the CPU backend compiles with: kernels, passes, strategies and LLVM, for one target.
+
+All of it is imported when something has to be compiled: a network that is in the cache needs none of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import final
+
+import glowpy.backends.cpu.operations  # noqa: F401 - fills the tables of rules
+from glowpy.backend import CompileOptions, Operation, Program
+from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.block_weights import is_read_in_blocks
+from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
+from glowpy.backends.cpu.constant_block import block_of, small_constants
+from glowpy.backends.cpu.constants import Weights, weights_of
+from glowpy.backends.cpu.entry import Counter, EntryOptions
+from glowpy.backends.cpu.image import Image
+from glowpy.backends.cpu.jit import JitFunction
+from glowpy.backends.cpu.jitdump import write_jitdump
+from glowpy.backends.cpu.kernels import Kernels
+from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.options import CpuOptions, Timed
+from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
+from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
+from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
+from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
+from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
+from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
+from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
+from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
+from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
+from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
+from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
+from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
+from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
+from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
+from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
+from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
+from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
+from glowpy.backends.cpu.perf_map import write_perf_map
+from glowpy.backends.cpu.rounds import RunRounds
+from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
+from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
+from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.trial import timed_runs
+from glowpy.backends.cpu.tuning import Tuned, Tuner
+from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.workers import Workers
+from glowpy.executable import CompiledFunction
+from glowpy.graph.function import Module
+from glowpy.graph.node import Node
+from glowpy.llvm.linked import joined, load_code
+from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
+from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
+from glowpy.operators import operator_sets
+from glowpy.passes import GraphPass, PassContext
+from glowpy.recipe import Compilation
+from glowpy.sanitizer import NumberedRuns, SanitizedFunction
+from glowpy.support.cache import Key
+from glowpy.support.cores import processor_name
+from glowpy.support.errors import UserError
+from glowpy.support.identity import package_identity
+from glowpy.support.progress import report
+
+__all__ = ["Compiler", "counter_of"]
+
+
+@final
+class Compiler:
+    """Compiles for one target.
+
+    Attributes:
+        options: Those of the backend.
+        target: The processor that comes out of them.
+        chooser: Who decides between several ways to compute a product.
+    """
+
+    def __init__(self, options: CpuOptions, libraries: tuple[KernelLibrary, ...]) -> None:
+        self.options = options
+        self.target = resolve_target(options)
+        self._libraries = libraries
+        self._kernels = Kernels(libraries, self.target.variant)
+        self.chooser: Chooser = BY_MODEL
+        if options.tune is not None:
+            self.chooser = self._tuner(options.tune)
+
+    @property
+    def code_identity(self) -> str:
+        """The same for equal code of equal programs: made of this package, LLVM, the kernels, and the target."""
+        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
+        kernels += [operators.identity for operators in operator_sets()]
+        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
+        return Key.of("target", package_identity(), LLVM_VERSION, *target, *kernels).digest
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
+        others = [own for operators in operator_sets() for own in operators.libraries]
+        libraries = (*self._libraries, *(own for own in others if isinstance(own, KernelLibrary)))
+        if self._kernels.libraries != libraries:
+            self._kernels = Kernels(libraries, self.target.variant)
+        return self._kernels
+
+    @property
+    def tuned(self) -> Sequence[Tuned]:
+        """What is known of the products of the networks that were compiled with the option `tune`."""
+        return self.chooser.results if isinstance(self.chooser, Tuner) else ()
+
+    @property
+    def tuned_busy(self) -> float:
+        """The share of the time of all measurements for which this process had a processor, at most 1."""
+        return self.chooser.busy if isinstance(self.chooser, Tuner) else 1.0
+
+    def unsupported(self, operation: Operation) -> str:
+        """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
+        return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
+
+    def keeps(self, node: Node) -> bool:
+        """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
+
+        So are weights that products read as they are stored.
+
+        A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
+        """
+        operation = Operation.of_node(node)
+        kernel = self._computes(operation) or self._computes(in_f32(operation))
+        return kernel or is_read_in_blocks(node)
+
+    def _computes(self, operation: Operation) -> bool:
+        """Whether there is a kernel, or will be once products are packed."""
+        return self.kernels.declares(operation) or is_packed(operation) or is_cell(operation)
+
+    def pipeline(self, default: Sequence[GraphPass]) -> Sequence[GraphPass]:
+        """Convolutions read shuffled channels; with few output channels they fill the target's vectors.
+
+        Transposed ones do so before they are lowered.
+        """
+        if self.target.machine.small:
+            return default
+        variant = self.target.variant
+        return (
+            *default,
+            FoldShufflePass(),
+            RaiseElementwisePass(),
+            MergePhasesPass(variant),
+            MergePixelsPass(variant),
+        )
+
+    def post_lowering(self) -> Sequence[GraphPass]:
+        """Halves are computed with in f32; products get packed weights and register tiles for the target.
+
+        Without floating point, stored integers are rounded in integers.
+        """
+        variant, small = self.target.variant, self.target.machine.small
+        packing = PackProductsPass(
+            variant,
+            small,
+            self.options.exact,
+            self.chooser,
+            low_memory=self.options.low_memory,
+        )
+        tuner = self.chooser
+        tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
+        passes = (
+            TurnPairsPass(small),
+            FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact),
+            WidenHalvesPass(self._computes),
+            MergeProductsPass(small),
+            WeighGathersPass(),
+            FuseNormPass(variant, small=small),
+            *([] if small else [SplitPoolsPass(), BandDepthwisePass(variant)]),
+            *([SplitSumsPass()] if self.options.exact else []),
+            *tuning,
+            packing,
+            PackRecurrencePass(variant, small=small),
+        )
+        return passes if variant.has_floats else (*passes, RoundInIntegersPass())
+
+    def explained(self, program: Program) -> Iterator[Explanation]:
+        """What was decided about the products of a program that this backend has compiled."""
+        tuner = self.chooser if isinstance(self.chooser, Tuner) else None
+        return explain(
+            program,
+            self.target.variant.machine_for,
+            exact=self.options.exact,
+            low_memory=self.options.low_memory,
+            measured=tuner.measured if tuner else (),
+            tuned=tuner.changed if tuner else (),
+        )
+
+    def emit(self, program: Program, form: str) -> str:
+        """The optimized LLVM IR (`llvm`) or the assembly (`asm`) of a program, for any target, or its decisions.
+
+        Code has the plain entry point only. `strategy` says for people how products are tiled and why, `strategy-json`
+        for programs.
+        """
+        if form in ("strategy", "strategy-json"):
+            return explanations_text(self.explained(program), as_json=form == "strategy-json")
+        (text,) = generate_llvm({entry_name(program): program}, self.target, self.kernels)
+        kind: Form = "assembly" if form == "asm" else "optimized"
+        code, _ = compile_whole(text, self.target.machine, self.kernels.bitcode, kind)
+        return code.decode()
+
+    def compile(
+        self,
+        program: Program,
+        options: CompileOptions,
+        workers: Workers | None,
+        rounds: Callable[[], RunRounds],
+    ) -> CompiledFunction:
+        """Machine code for this process, from the cache if it was made before.
+
+        Raises UserError if the backend is bound to another machine.
+        """
+        self.check_host()
+        settings, name = self.options, entry_name(program)
+        debug = None
+        if settings.debug:
+            Path(settings.debug).mkdir(parents=True, exist_ok=True)
+            Path(settings.debug, f"{name}.ir").write_text(
+                ir_text({name: program}), encoding="utf-8"
+            )
+            debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
+        entry = EntryOptions(
+            bound=True,
+            instrument="table" if options.instrument or options.sanitize else "",
+            runs=options.sanitize,
+            parallel=True,
+            timed=counter_of(self.target, settings.timed),
+        )
+        code_options = CodeOptions(
+            entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
+        )
+        texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
+        machine, libraries = self.target.machine, self.kernels.bitcode
+        objects = compile_objects(texts, machine, libraries, use_cache=options.cache)
+        told = settings.debug or settings.perf_map or settings.jitdump
+        linked = joined(objects)
+        code = load_objects(machine, objects) if told else load_code(linked, lambda: machine)
+        if settings.perf_map:
+            write_perf_map(code, objects)
+        if settings.jitdump:
+            write_jitdump(code, objects, Path(settings.jitdump))
+        block = block_of(program.plan, self.target.pointer_bits // 8)
+        large = [program.constants[slot.name] for slot in block.large]
+        weights: list[Weights] = []
+        for tensor in large:
+            report("weights", len(weights), len(large))
+            weights.append(weights_of(tensor, use_cache=options.cache))
+        report("weights", len(weights), len(large))
+        image = Image(
+            name,
+            program.inputs,
+            program.outputs,
+            program.state,
+            program.plan.peak,
+            tuple(program.ir.symbols.values()),
+            tuple(slot.name for slot in program.plan.mutable.slots),
+            tuple(constant.key for constant in weights),
+            small_constants(block, program.constants),
+            linked,
+        )
+        instrumented = program.ir if options.instrument or options.sanitize else None
+        timed = program.ir if settings.timed else None
+        clock = settings.timed
+        function = JitFunction(image, weights, code, workers, instrumented, timed, clock, rounds)
+        if options.sanitize:
+            return SanitizedFunction(function, function, NumberedRuns(program))
+        return function
+
+    def _tuner(self, seconds: float) -> Tuner:
+        """What measures products. Raises UserError if that cannot be here, and for no number of seconds."""
+        if not seconds >= 0:
+            raise UserError(f"tune: expected at least 0 seconds, got {seconds:g}")
+        if self.options.target:
+            raise UserError(
+                f"cannot measure code for '{self.options.target}' here",
+                note="leave out --tune, or the target to compile for this machine",
+            )
+        self.check_host()
+        kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
+        target = (self.target.variant.name, *map(str, astuple(self.target.machine)))
+        makers = package_identity(), LLVM_VERSION, processor_name()
+        return Tuner(seconds, [*makers, *target, *kernels])
+
+    def _trial(
+        self, network: Module, chooser: Chooser, ctx: PassContext, between: int
+    ) -> Callable[[], float]:
+        """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
+        own = self.options
+        twin = CpuBackend(
+            CpuOptions(
+                cpu=own.cpu, features=own.features, exact=own.exact, low_memory=own.low_memory
+            )
+        )
+        twin.compiler.chooser = chooser
+        stages = Compilation(network.main, twin, CompileOptions(cache=False), ctx)
+        return timed_runs(stages.compiled, between)
+
+    def check_host(self) -> None:
+        """Raises UserError if this process cannot run code for the target."""
+        if self.options.target:
+            raise UserError(
+                f"cannot run code for '{self.options.target}' here",
+                note="leave the target out, or dump its assembly",
+            )
+        lacking = ", ".join(sorted(self.target.variant.requires - host_features()))
+        if lacking:
+            raise UserError(
+                f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
+                note="leave cpu and features out to compile for this machine",
+            )
+
+
+def counter_of(target: CpuTarget, timed: Timed) -> Counter:
+    """What tells the time: by the wall a counter that costs a few cycles to read.
+
+    Raises UserError for a processor that has no counter for programs, and a system without clocks of threads.
+    """
+    if not timed:
+        return ""
+    if timed == "cpu":
+        if not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
+            raise UserError(
+                "cannot time instructions by the processor's time on this system",
+                note="time them by the wall",
+            )
+        return "clock_gettime"
+    counters: dict[str, Counter] = {
+        "x86_64": "readcyclecounter",
+        "aarch64": "readsteadycounter",
+    }
+    if target.variant.family not in counters:
+        raise UserError(
+            f"cannot time instructions on '{target.variant.family}': expected {' or '.join(counters)}",
+            note="leave out timed; glowpy bench without --layers and --trace times the whole",
+        )
+    return counters[target.variant.family]

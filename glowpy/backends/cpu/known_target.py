@@ -1,0 +1,77 @@
+"""What code for this machine depends on, as a compilation has found it out: LLVM need not be asked again.
+
+What is remembered is an entry of the cache, named after all that the answer follows from: the processor as the system
+describes it, this package, the sources of the kernels, and the files that say which LLVM there is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from functools import cache
+from pathlib import Path
+
+from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
+from glowpy.backends.cpu.options import CpuOptions
+from glowpy.llvm.linked import is_loadable
+from glowpy.support.cache import Key, read, write
+from glowpy.support.identity import files_identity, package_identity
+
+__all__ = ["known_code_identity", "note_code_identity"]
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_FIRST = 1 << 14
+"""Bytes in which the first processor is described."""
+_VARYING = frozenset({"cpu MHz", "bogomips", "BogoMIPS", "processor", "core id", "apicid"})
+
+
+def known_code_identity(options: CpuOptions) -> str:
+    """What `Compiler.code_identity` is for these options, here; empty where that is not known."""
+    key = _key(options)
+    payload = None if key is None else read(key)
+    return "" if payload is None else payload.decode()
+
+
+def note_code_identity(options: CpuOptions, identity: str) -> None:
+    """Remembers what a compilation has found out, whose code runs here."""
+    if (key := _key(options)) is not None:
+        write(key, identity.encode())
+
+
+def _key(options: CpuOptions) -> Key | None:
+    processor, llvm = _processor(), _llvm()
+    if not (is_loadable() and processor and llvm):
+        return None
+    machine = options.target, options.cpu, options.features, options.float_abi
+    form = options.relocation, options.code_model, options.optimize
+    kernels = files_identity([str(LIBJIT_FOLDER)])
+    return Key.of(
+        "target", "of code", processor, llvm, package_identity(), kernels, *machine, *form
+    )
+
+
+@cache
+def _processor() -> str:
+    """What the system says of the first processor, but for what changes; empty where it says nothing."""
+    try:
+        with _CPU_INFO.open("rb") as file:
+            first = file.read(_FIRST).decode(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return ""
+    lines = [line for line in first.splitlines() if line.partition(":")[0].strip() not in _VARYING]
+    return "\n".join([platform.machine(), *lines])
+
+
+@cache
+def _llvm() -> str:
+    """Which llvmlite there is, found out without importing it; empty if there is none."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or spec.origin is None:
+        return ""
+    folder = Path(spec.origin).parent
+    try:
+        version = (folder / "_version.py").read_text(encoding="utf-8", errors="replace")
+        status = (folder / "__init__.py").stat()
+    except OSError:
+        return ""
+    return f"{folder} {status.st_mtime_ns} {status.st_size} {version}"
