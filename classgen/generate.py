@@ -92,6 +92,7 @@ def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
     stems = itertools.groupby(operators, lambda op: Path(op.source).stem)
     view: View = {
         "backend": "",
+        "library": "libjit",
         "nodes": [op for op in core if op.node],
         "insts": [op for op in core if op.inst],
         "scalars": [op for op in core if op.elementwise and op.inst],
@@ -104,6 +105,7 @@ def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
         ("insts_gen.py.j2", "glowpy/ir/insts_gen.py"),
         ("ir_builder_gen.py.j2", "glowpy/ir/builder_gen.py"),
         ("elementwise_gen.py.j2", "glowpy/ops/elementwise_gen.py"),
+        ("scalars_gen.py.j2", "glowpy/llvm/scalars_gen.py"),
         ("elementwise_gen.c.j2", "libjit/src/elementwise_gen.c"),
         ("ops.md.j2", "docs/reference/ops.md"),
     ):

@@ -21,7 +21,6 @@ from importlib.metadata import EntryPoint, entry_points
 
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import AttrSpec, Trait
@@ -31,6 +30,7 @@ from glowpy.graph.nodes_gen import NODES
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS
 from glowpy.irgen import irgen
+from glowpy.llvm.library import KernelLibrary
 from glowpy.lower import lower
 from glowpy.operators import OperatorSet, add_operators, operator_sets
 from glowpy.ops.instructions import verify_as_declared

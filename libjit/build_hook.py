@@ -1,7 +1,7 @@
 """The wheel's build hook: compiles libjit for the family of the building machine and packs it, with its sources.
 
 An editable install gets the compiler in their place: a checkout compiles a variant when it is first used, and again
-when a kernel was edited (see `glowpy/backends/cpu/library.py`).
+when a kernel was edited (see `glowpy/llvm/library.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _PACKED = ("README.md", "compile.py", "include", "src", "variants.toml")
-_PLACE = "glowpy/backends/cpu"
+_PLACE = "glowpy/llvm"
 
 
 class LibjitBuildHook(BuildHookInterface[Any]):
-    """Adds `bitcode/` and `libjit/` to glowpy/backends/cpu of a wheel."""
+    """Adds `bitcode/` and `libjit/` to glowpy/llvm of a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles the kernels and names the wheel after the platform they are for."""

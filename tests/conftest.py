@@ -30,7 +30,7 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.cli import main as cli
 
 _FILES = Path(__file__).parent / "filetests"

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.cli.output import print_json, print_table
 from glowpy.support.cache_folder import cache_folder
 from glowpy.support.errors import UserError

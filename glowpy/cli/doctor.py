@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.variant import Variant

@@ -14,7 +14,7 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.bundling.make import model_fingerprint
 from tests.bundles.programs import ALONE, MODEL
 

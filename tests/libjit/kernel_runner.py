@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 
 from glowpy.backends.cpu.insts_gen import INSTS as CPU_INSTS
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.strategy.work import Work
 from glowpy.core.schema import Access, InstSchema, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.ir.insts_gen import INSTS
+from glowpy.llvm.scalars_gen import SCALARS
 from glowpy.support.symbolic import static
 from tests.libjit import (
     attention_cases,

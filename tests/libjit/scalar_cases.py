@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.backends.cpu.kernels_gen import SCALARS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access, InstSchema, Trait
 from glowpy.core.tensor import Array
+from glowpy.llvm.scalars_gen import SCALARS
 from tests.libjit.code_cases import FORMATS, floats_to_encode
 from tests.libjit.kernel_cases import DTYPES
 

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.cpu.variant import VARIANTS, Variant, variant_named
 from libjit.compile import (
     ROOT,

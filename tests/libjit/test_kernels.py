@@ -21,8 +21,9 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
+from glowpy.backends.cpu.kernels_gen import KERNELS
 from glowpy.backends.cpu.variant import VARIANTS, Variant
+from glowpy.llvm.scalars_gen import SCALARS
 from libjit.compile import ROOT, host_variants, read_targets
 from tests.libjit import scalar_cases
 from tests.libjit.kernel_runner import SCHEMAS, cases_of

@@ -21,12 +21,12 @@ from onnx.reference import ReferenceEvaluator
 
 import glowpy
 from glowpy.backend import Backend
-from glowpy.backends.cpu.kernels_gen import SCALARS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import BACKENDS, backend_of, unsupported
 from glowpy.graph.node import Node
+from glowpy.llvm.scalars_gen import SCALARS
 
 HALVES = (ElemKind.F16, ElemKind.BF16)
 FLOATS = (*HALVES, ElemKind.F32, ElemKind.F64)

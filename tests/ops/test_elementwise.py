@@ -10,11 +10,11 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from glowpy.backends.cpu.kernels_gen import SCALARS
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.graph import nodes_gen as nodes
 from glowpy.graph.node import Node
+from glowpy.llvm.scalars_gen import SCALARS
 from tests.ops.harness import (
     EXACT,
     HALVES,

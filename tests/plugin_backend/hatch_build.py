@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-from glowpy.backends.cpu.library import compile_script
+from glowpy.llvm.library import compile_script
 
 
 class KernelsBuildHook(BuildHookInterface[Any]):

@@ -14,8 +14,8 @@ from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.kernels_gen import KERNELS
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Access, Quantized, Trait
 from glowpy.graph.builder_gen import Builder as GraphBuilder
@@ -45,6 +45,7 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.irgen import irgen
 from glowpy.llvm.kernel import KernelSpec
+from glowpy.llvm.scalars_gen import SCALARS
 from glowpy.lower import lower
 from tests.ops.harness import Row
 

@@ -19,7 +19,7 @@ import pytest
 
 import glowpy
 from glowpy import operators, plugins
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.cli.main import run
 from glowpy.core.schema import NodeSchema

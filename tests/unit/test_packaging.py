@@ -49,9 +49,7 @@ def names_in_wheel(wheel: Path) -> set[str]:
 
 def test_wheel_holds_bitcode_of_the_host_family(wheel: Path) -> None:
     bitcode = {
-        Path(name).stem
-        for name in names_in_wheel(wheel)
-        if name.startswith("glowpy/backends/cpu/bitcode/")
+        Path(name).stem for name in names_in_wheel(wheel) if name.startswith("glowpy/llvm/bitcode/")
     }
     family = baseline_variant(platform.machine()).family
     assert bitcode == {variant.name for variant in VARIANTS if variant.family == family}
@@ -63,7 +61,7 @@ def test_wheel_holds_all_that_compiles_other_variants(wheel: Path) -> None:
         files = list((ROOT / "libjit").glob(part))
         assert files, part
         for file in files:
-            assert f"glowpy/backends/cpu/{file.relative_to(ROOT)}" in names
+            assert f"glowpy/llvm/{file.relative_to(ROOT)}" in names
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -130,7 +128,7 @@ def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -
     }
     assert left_out
     assert list(files) == [name for name in expected if name not in left_out]
-    named = {"glowpy/backends/cpu/libjit/variants.toml", "glowpy-0.1.0.dist-info/RECORD"}
+    named = {"glowpy/llvm/libjit/variants.toml", "glowpy-0.1.0.dist-info/RECORD"}
     assert {name for name in files if files[name] != expected[name]} == named
 
 
@@ -180,7 +178,7 @@ def run_installed(python: Path, code: str, folder: Path) -> str:
 
 def test_installed_glowpy_finds_its_bitcode(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from glowpy.backends.cpu.library import LIBJIT\n"
+        "from glowpy.backends.cpu.libjit import LIBJIT\n"
         "from glowpy.backends.cpu.variant import baseline_variant\n"
         f"print(LIBJIT.origin(baseline_variant({platform.machine()!r})))"
     )
@@ -207,7 +205,7 @@ def test_installed_glowpy_runs_its_demo(installed: Path, tmp_path: Path) -> None
 
 def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> None:
     """Machine code and bundles with no PATH, and nothing but Python started."""
-    where = "import glowpy.backends.cpu.library as b\nprint(b.__file__)"
+    where = "import glowpy.llvm.library as b\nprint(b.__file__)"
     module_file, linker = run_installed(installed, f"{ALONE}\n{where}", tmp_path).splitlines()[::-1]
     assert linker == "no linker"
     assert Path(module_file).is_relative_to(installed.parents[1])
@@ -218,7 +216,7 @@ def test_installed_glowpy_needs_no_compiler(installed: Path, tmp_path: Path) -> 
 
 def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from glowpy.backends.cpu.library import LIBJIT\n"
+        "from glowpy.backends.cpu.libjit import LIBJIT\n"
         "from glowpy.backends.cpu.variant import variant_named\n"
         "print(LIBJIT.bitcode(variant_named('riscv64')).split(b'\\n', 1)[1][:2])"
     )
@@ -229,7 +227,7 @@ def test_installed_glowpy_compiles_another_variant(installed: Path, tmp_path: Pa
 def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
     python = install(tmp_path / "environment", "--editable", str(ROOT))
     code = (
-        "import glowpy.backends.cpu.library as b\n"
+        "import glowpy.backends.cpu.libjit as b\n"
         "from glowpy.backends.cpu.variant import baseline_variant\n"
         "print(b.__file__)\n"
         "from importlib.metadata import requires\n"
@@ -237,7 +235,7 @@ def test_editable_glowpy_compiles_its_bitcode(tmp_path: Path) -> None:
         f"print(b.LIBJIT.bitcode(baseline_variant({platform.machine()!r})).split(b'\\n', 1)[1][:2])"
     )
     module, compiler, magic = run_installed(python, code, tmp_path).splitlines()
-    assert Path(module) == ROOT / "glowpy/backends/cpu/library.py"
+    assert Path(module) == ROOT / "glowpy/backends/cpu/libjit.py"
     assert compiler == "ziglang<0.18,>=0.17"
     assert magic == "b'BC'"
     assert len(list((tmp_path / "home").rglob("bitcode-*"))) == KEPT

@@ -23,8 +23,7 @@ from glowpy import plugins
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuMatmulInst
-from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
-from glowpy.backends.cpu.variant import Variant
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
 from glowpy.engine import (
@@ -42,6 +41,8 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import ExpInst
+from glowpy.llvm.library import KernelLibrary
+from glowpy.llvm.variant import KernelVariant
 from glowpy.passes import PassContext
 from glowpy.support.errors import UnsupportedError, UserError
 from tests.unit.test_pass_docstrings import examples, graph
@@ -332,7 +333,7 @@ def test_mistake_in_a_kernel_is_the_authors(tmp_path: Path) -> None:
 class Unwritten(KernelLibrary):
     """Kernels of which the author has forgotten one."""
 
-    def symbols(self, variant: Variant) -> frozenset[str]:
+    def symbols(self, variant: KernelVariant) -> frozenset[str]:
         return super().symbols(variant) - {"fused_hard_swish_f32", "libjit_exp_f32"}
 
 

@@ -25,8 +25,6 @@ from glowpy.support.imported import imported
 if TYPE_CHECKING:
     from glowpy.backend import Operation, Program
     from glowpy.backends.cpu.compiler import Compiler
-    from glowpy.backends.cpu.kernels import Kernels
-    from glowpy.backends.cpu.library import KernelLibrary
     from glowpy.backends.cpu.rounds import RunRounds
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
     from glowpy.executable import CompiledFunction
     from glowpy.graph.node import Node
     from glowpy.ir.inst import Instruction
+    from glowpy.llvm.kernels import Kernels
+    from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass
 
 __all__ = ["CpuBackend"]
@@ -58,7 +58,7 @@ class CpuBackend(Backend):
     instructions: ClassVar[tuple[type[Instruction], ...]] = imported(_OPERATIONS, "INSTS")
     options_type: ClassVar[type | None] = CpuOptions
     libraries: ClassVar[tuple[KernelLibrary, ...]] = imported(
-        "glowpy.backends.cpu.library", "LIBRARIES"
+        "glowpy.backends.cpu.libjit", "LIBRARIES"
     )
     """Where the kernels come from; a backend that derives from this one may add its settings."""
 

@@ -14,7 +14,6 @@ from glowpy.backends.cpu.control import Callees, emit_call
 from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, shared_slots
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.instrument import description_types
-from glowpy.backends.cpu.kernels import Kernels
 from glowpy.backends.cpu.moves import emit_move, move_of
 from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.walk import boxes_of
@@ -22,6 +21,7 @@ from glowpy.backends.cpu.strategy.work import Work, sharing_open_tiles, work_of
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.tasks import Call
 from glowpy.backends.cpu.tiles import TILED_WORK, call_kernel, patch_function, tile_function
+from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import AttrKind, Layout, Trait
 from glowpy.ir.inst import Instruction
@@ -31,6 +31,7 @@ from glowpy.ir.run import Run
 from glowpy.llvm.builtin import is_builtin
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols
+from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.runs import emit_run, runs_to_compute, stack_context
 from glowpy.llvm.stack import StackContext
 from glowpy.llvm.writer import Body, ModuleWriter, literal
@@ -99,7 +100,9 @@ def generate_llvm(
     )
     entries = [description_types()] if chosen.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
-        entries += _network_texts(module, name, program, kernels, first_line, chosen.entry)
+        entries += _network_texts(
+            module, name, program, kernels, target.variant, first_line, chosen.entry
+        )
     if chosen.support is not None:
         entries += chosen.support(module)
     if chosen.separate:
@@ -112,6 +115,7 @@ def _network_texts(
     name: str,
     program: Program,
     kernels: Kernels,
+    variant: Variant,
     first_line: int,
     options: EntryOptions,
 ) -> Iterator[str]:
@@ -126,7 +130,7 @@ def _network_texts(
     known = {one.ir.name: one for one in callees}
     lines = placed(program.ir, first_line)
     first_index = len(program.ir.instructions)
-    works = _works((*callees, program), kernels)
+    works = _works((*callees, program), variant)
     for one in (*callees, program):
         shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
         own_lines = instruction_lines(*lines[one.ir.name])
@@ -138,11 +142,11 @@ def _network_texts(
             first_index += len(one.ir.instructions)
 
 
-def _works(programs: Sequence[Program], kernels: Kernels) -> Callable[[Instruction], Work]:
+def _works(programs: Sequence[Program], variant: Variant) -> Callable[[Instruction], Work]:
     """What tells the work of each instruction that has a kernel."""
 
     def alone(inst: Instruction) -> Work:
-        return work_of(inst, kernels.variant.machine_for(inst.operands[0].value.type.kind).lanes)
+        return work_of(inst, variant.machine_for(inst.operands[0].value.type.kind).lanes)
 
     heads = [run.head for program in programs for run in program.ir.runs]
     products = sharing_open_tiles({i: alone(i) for i in heads if i.has(Trait.EPILOGUE)})

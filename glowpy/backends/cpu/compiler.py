@@ -22,8 +22,6 @@ from glowpy.backends.cpu.entry import Counter, EntryOptions
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.jitdump import write_jitdump
-from glowpy.backends.cpu.kernels import Kernels
-from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
@@ -54,6 +52,8 @@ from glowpy.backends.cpu.workers import Workers
 from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
+from glowpy.llvm.kernels import Kernels
+from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.linked import joined, load_code
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects

@@ -64,7 +64,7 @@ def _objects(
     use_cache: bool,
 ) -> list[bytes]:
     """The object files of the functions."""
-    from glowpy.backends.cpu.library import LIBJIT  # noqa: PLC0415 - the compiler
+    from glowpy.backends.cpu.libjit import LIBJIT  # noqa: PLC0415 - the compiler
     from glowpy.llvm.objects import compile_objects  # noqa: PLC0415 - LLVM
 
     missing = {f"libjit_{prefix}_{name}" for name in functions} - LIBJIT.symbols(target.variant)

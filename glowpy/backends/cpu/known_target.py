@@ -11,9 +11,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.llvm.linked import is_loadable
+from glowpy.llvm.variant import LIBJIT_FOLDER
 from glowpy.support.cache import Key, read, write
 from glowpy.support.identity import files_identity, package_identity
 

@@ -1,4 +1,4 @@
-"""The variants that kernels are compiled for, and which of them fits a target."""
+"""The variants that kernels are compiled for, how fast their processors are, and which of them fits a target."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.presets import similar_preset
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.core.elemkind import ElemKind
+from glowpy.llvm.variant import LIBJIT_FOLDER, KernelVariant
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
@@ -25,27 +25,15 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """One vector width and instruction set that libjit is compiled for."""
+class Variant(KernelVariant):
+    """A variant of the kernels, and how its processors compute: what products cost there."""
 
-    name: str
-    family: str
-    triple: str
-    """LLVM's name of the target the bitcode says it is for."""
-    cpu: str
-    """LLVM's name of a processor that has what the variant assumes, once `requires` is added to it."""
-    requires: frozenset[str]
-    """LLVM's names of the features the target must have."""
-    cpus: frozenset[str]
-    """LLVM's names of other processors that have what the variant requires."""
     machine: Machine
     """The model of its processors, as they compute with floats."""
     double_machine: Machine
     """The same of doubles."""
     byte_machine: Machine
     """The same of 8-bit integers."""
-    has_floats: bool
-    """Whether its processors compute with floats; elsewhere the compiler's library does."""
     activations: ElemKind | None
     """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 
@@ -54,11 +42,6 @@ class Variant:
         if kind in (ElemKind.I8, ElemKind.U8):
             return self.byte_machine
         return self.double_machine if kind is ElemKind.F64 else self.machine
-
-    @property
-    def vector_bytes(self) -> int:
-        """VECTOR_BYTES of libjit.h."""
-        return 4 * self.machine.lanes
 
 
 def _read_variants() -> tuple[tuple[Variant, ...], dict[tuple[str, str], Variant], dict[str, str]]:
@@ -81,6 +64,7 @@ def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
         cpu=entry["cpu"],
         requires=frozenset(entry["requires"]),
         cpus=frozenset(entry.get("cpus", ())),
+        vector_bytes=entry["vector_bytes"],
         machine=_machine(table, entry, ElemKind.F32),
         double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
         byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),

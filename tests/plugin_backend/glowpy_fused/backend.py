@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import glowpy_fused.rules  # noqa: F401 - fills the tables of rules
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
+from glowpy.llvm.library import KernelLibrary
 from glowpy.passes import GraphPass
 from glowpy_fused.fuse_scale import FuseScalePass
 from glowpy_fused.insts_gen import INSTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import glowpy_series.rules  # noqa: F401 - fills the tables of rules
-from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.llvm.library import KernelLibrary
 from glowpy.operators import OperatorSet
 from glowpy_series.importer import DOMAIN
 from glowpy_series.insts_gen import INSTS

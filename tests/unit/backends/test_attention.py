@@ -14,7 +14,6 @@ import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuAttentionInst
-from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.peaks import Peaks
 from glowpy.backends.cpu.roofline import efforts
 from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
@@ -27,6 +26,7 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue
 from glowpy.ir.insts_gen import MulInst
+from glowpy.llvm.variant import LIBJIT_FOLDER
 from glowpy.support.symbolic import Dim, static, symbol
 from tests.unit.backends.lowered_text import edited
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu import library
-from glowpy.backends.cpu.library import KernelLibrary
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.variant import (
@@ -20,6 +19,8 @@ from glowpy.backends.cpu.variant import (
     select_variant,
     variant_named,
 )
+from glowpy.llvm import library
+from glowpy.llvm.library import KernelLibrary
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import InternalError, UnsupportedError, UserError
 
@@ -269,7 +270,7 @@ def test_kernels_of_libjit_that_do_not_compile(
 ) -> None:
     script_fails(1)
     with pytest.raises(InternalError, match=r"libjit do not compile for wasm32:\nwhat the script"):
-        library.LIBJIT._compile(WASM, tmp_path / "never.bc")
+        LIBJIT._compile(WASM, tmp_path / "never.bc")
 
 
 def test_kernels_that_the_compiler_does_not_fit(

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu.kernel_sources import LIBJIT_FOLDER
 from glowpy.backends.cpu.strategy import product
 from glowpy.backends.cpu.strategy.depthwise import MAX_DEPTHWISE_PIXELS, depthwise_decision
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -31,6 +30,7 @@ from glowpy.backends.cpu.strategy.product import (
 from glowpy.backends.cpu.variant import VARIANTS, variant_named
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.llvm.variant import LIBJIT_FOLDER
 from glowpy.support.symbolic import at_extents, highest, lowest, symbol
 
 _MODELS = [

@@ -7,11 +7,12 @@ import pytest
 import glowpy
 from glowpy import CpuBackend, InterpreterBackend, Module, UnsupportedError, parse_type
 from glowpy.backend import Operation
-from glowpy.backends.cpu.kernels import Kernels
-from glowpy.backends.cpu.library import LIBJIT, KernelLibrary
-from glowpy.backends.cpu.variant import Variant
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.engine import compilation, unsupported
 from glowpy.graph.parser import parse_module
+from glowpy.llvm.kernels import Kernels
+from glowpy.llvm.library import KernelLibrary
+from glowpy.llvm.variant import KernelVariant
 
 
 def network(op: str, type: str) -> Module:
@@ -91,7 +92,7 @@ def test_nodes_are_answered_for_before_they_are_lowered(
 class Lacking(KernelLibrary):
     """libjit as it would be if nobody had written a kernel of exp."""
 
-    def symbols(self, variant: Variant) -> frozenset[str]:
+    def symbols(self, variant: KernelVariant) -> frozenset[str]:
         return LIBJIT.symbols(variant) - {"libjit_exp_f32"}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import glowpy
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.library import LIBJIT
+from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.cli.main import run
 from glowpy.core.type import parse_type
 from glowpy.graph.function import Module

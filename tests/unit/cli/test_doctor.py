@@ -12,7 +12,6 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from glowpy.backends.cpu.library import KernelLibrary
 from glowpy.cli import demo as demo_module
 from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
@@ -21,6 +20,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.importer.onnx.random_weights import with_random_weights
 from glowpy.importer.onnx.reference import packaged_network
 from glowpy.ir.plan import parse_plan
+from glowpy.llvm.library import KernelLibrary
 
 
 def test_doctor() -> None:

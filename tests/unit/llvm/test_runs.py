@@ -5,6 +5,7 @@ import re
 import numpy as np
 from llvmlite.binding import parse_assembly
 
+from glowpy.core.schema import Trait
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.ir.inst import Instruction
@@ -13,8 +14,12 @@ from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.run import Run
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.llvm.head import Heads
+from glowpy.llvm.kernels import Kernels
+from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.machine import Compiler, Machine, declarations
 from glowpy.llvm.runs import emit_run, runs_to_compute, stack_context
+from glowpy.llvm.scalars_gen import SCALARS
+from glowpy.llvm.variant import LIBJIT_FOLDER, KernelVariant
 from glowpy.llvm.writer import Body, ModuleWriter
 from tests.unit.llvm.pieces import piece
 
@@ -41,8 +46,8 @@ PROGRAM = """irfunction @main {
 """
 DEVICE = Machine("nvptx64-nvidia-cuda", "sm_80", "")
 KERNELS = """
-define linkonce_odr float @device_add(float %x, float %y) { %z = fadd float %x, %y ret float %z }
-define linkonce_odr float @device_mul(float %x, float %y) { %z = fmul float %x, %y ret float %z }
+define linkonce_odr float @libjit_add_f32(float %x, float %y) { %z = fadd float %x, %y ret float %z }
+define linkonce_odr float @libjit_mul_f32(float %x, float %y) { %z = fmul float %x, %y ret float %z }
 """
 
 
@@ -52,8 +57,14 @@ def program() -> IRFunction:
     return f
 
 
+DEVICE_VARIANT = KernelVariant(
+    "sm_80", "nvptx", DEVICE.triple, DEVICE.cpu, frozenset(), frozenset(), 4, True
+)
+LIBRARY = Kernels([KernelLibrary("libjit", LIBJIT_FOLDER, None, SCALARS)], DEVICE_VARIANT)
+
+
 def symbol(inst: Instruction) -> str:
-    return f"device_{inst.SCHEMA.mnemonic}"
+    return LIBRARY.symbol(inst) if inst.has(Trait.ELEMENTWISE) else "device_softmax"
 
 
 def written(f: IRFunction, heads: Heads) -> tuple[list[str], list[str]]:
@@ -82,13 +93,15 @@ def test_every_run_that_computes_something_is_a_function() -> None:
     heads = re.findall(r"define void @main\.(\w+)\(.*\) noinline nounwind \{", text)
     assert sorted(heads) == ["scaled", "softmax", "splat"]
     assert kernels == ["softmax"]
-    assert len(re.findall("call float @device_", text)) == 2, "each member, for an element"
+    assert len(re.findall("call float @libjit_(add|mul)_f32", text)) == 2, (
+        "each member, for an element"
+    )
     assert "float 0x4000000000000000" in text, "a constant of one element is part of the code"
 
 
 def test_a_device_launches_functions_by_a_convention_of_its_own() -> None:
     modules, _ = written(program(), Heads("nounwind", "ptx_kernel"))
-    library = piece(parse_assembly(KERNELS).as_bitcode(), ["device_add", "device_mul"], [])
+    library = piece(parse_assembly(KERNELS).as_bitcode(), ["libjit_add_f32", "libjit_mul_f32"], [])
     texts = [text for text in modules if "device_softmax" not in text]
     compiler = Compiler(DEVICE, (library,), declarations(texts))
     assemblies = "".join(compiler.assembly(text) for text in texts)

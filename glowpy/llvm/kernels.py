@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from glowpy.backend import Operation
-from glowpy.backends.cpu.library import KernelLibrary
-from glowpy.backends.cpu.variant import Variant
 from glowpy.ir.inst import Instruction
 from glowpy.llvm.builtin import BUILTIN
 from glowpy.llvm.kernel import KernelSpec
+from glowpy.llvm.library import KernelLibrary
+from glowpy.llvm.variant import KernelVariant
 from glowpy.support.errors import InternalError
 
 __all__ = ["Kernels"]
@@ -25,7 +25,7 @@ class Kernels:
     Raises InternalError where two libraries declare kernels of the same instruction.
     """
 
-    def __init__(self, libraries: Sequence[KernelLibrary], variant: Variant) -> None:
+    def __init__(self, libraries: Sequence[KernelLibrary], variant: KernelVariant) -> None:
         self.libraries = tuple(libraries)
         self.variant = variant
         self._declared: dict[str, tuple[KernelLibrary, KernelSpec]] = {}

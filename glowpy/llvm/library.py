@@ -22,17 +22,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from subprocess import PIPE
 
-from glowpy.backends.cpu.kernel_sources import IS_INSTALLED, LIBJIT_FOLDER
-from glowpy.backends.cpu.kernels_gen import KERNELS, SCALARS
-from glowpy.backends.cpu.variant import Variant
 from glowpy.llvm.kernel import KernelSpec
+from glowpy.llvm.variant import LIBJIT_FOLDER, KernelVariant
 from glowpy.support.cache import Key, locked, read, write, write_all
 from glowpy.support.cache_folder import cache_folder
 from glowpy.support.children import child_environment
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.progress import report
 
-__all__ = ["LIBJIT", "LIBRARIES", "KernelLibrary", "compile_script"]
+__all__ = ["KernelLibrary", "compile_script"]
 
 _REMEDY = (
     "pip install 'glowpy[cross]' brings the compiler for kernels that the wheel does not carry"
@@ -60,31 +58,31 @@ class KernelLibrary:
     folder: Path
     packaged: Path | None
     specs: Mapping[str, KernelSpec]
-    _contents: dict[Variant, _Content] = field(default_factory=dict, repr=False)
-    _identities: dict[Variant, str] = field(default_factory=dict, repr=False)
+    _contents: dict[KernelVariant, _Content] = field(default_factory=dict, repr=False)
+    _identities: dict[KernelVariant, str] = field(default_factory=dict, repr=False)
     """Of the contents: files that change later are not what this process has."""
 
-    def bitcode(self, variant: Variant) -> bytes:
+    def bitcode(self, variant: KernelVariant) -> bytes:
         """The bitcode for a variant, compiled first if need be.
 
         Raises UserError if it has to be compiled, and the compiler is not installed or finds a mistake.
         """
         return self._content(variant).bitcode
 
-    def symbols(self, variant: Variant) -> frozenset[str]:
+    def symbols(self, variant: KernelVariant) -> frozenset[str]:
         """The functions that the bitcode for a variant defines. Raises UserError as `bitcode` does."""
         return self._content(variant).symbols
 
-    def warnings(self, variant: Variant) -> str:
+    def warnings(self, variant: KernelVariant) -> str:
         """What the compiler said of the kernels for a variant; empty for those of a wheel."""
         return self._content(variant).warnings
 
-    def identity(self, variant: Variant) -> str:
+    def identity(self, variant: KernelVariant) -> str:
         """Names the bitcode for a variant: the packaged file, or the entry of the cache, which there need not be."""
         known = self._identities.get(variant)
         return known or str(self._packaged_file(variant) or self._key(variant))
 
-    def origin(self, variant: Variant) -> str:
+    def origin(self, variant: KernelVariant) -> str:
         """Where the bitcode for a variant is from, for people: a packaged file, the cache, or this process."""
         if self._packaged_file(variant) is not None:
             return self.identity(variant)
@@ -92,7 +90,7 @@ class KernelLibrary:
             return "compiled for this process, as there is no cache"
         return f"{self.identity(variant)} of the cache"
 
-    def _content(self, variant: Variant) -> _Content:
+    def _content(self, variant: KernelVariant) -> _Content:
         content = self._contents.get(variant)
         if content is None:
             packaged = self._packaged_file(variant)
@@ -102,11 +100,11 @@ class KernelLibrary:
             self._contents[variant] = content
         return content
 
-    def _packaged_file(self, variant: Variant) -> Path | None:
+    def _packaged_file(self, variant: KernelVariant) -> Path | None:
         file = self.packaged and self.packaged / f"{variant.name}.bc"
         return file if file is not None and file.is_file() else None
 
-    def _cached(self, variant: Variant, key: Key) -> _Content:
+    def _cached(self, variant: KernelVariant, key: Key) -> _Content:
         if (payload := read(key)) is not None:
             return _Content.of(payload)
         with locked("bitcode"), tempfile.TemporaryDirectory() as scratch:
@@ -119,7 +117,7 @@ class KernelLibrary:
             write(key, content.payload())
             return content
 
-    def _key(self, variant: Variant) -> Key:
+    def _key(self, variant: KernelVariant) -> Key:
         """Names everything the bitcode depends on: the variant, the library's sources and the two compilers."""
         try:
             compilers = [f"{package} {version(package)}" for package in ("ziglang", "llvmlite")]
@@ -134,7 +132,7 @@ class KernelLibrary:
         sources = [part for file in files for part in (file.name, file.read_bytes())]
         return Key.of("bitcode", "with warnings", self.name, variant.name, *compilers, *sources)
 
-    def _compile(self, variant: Variant, path: Path) -> str:
+    def _compile(self, variant: KernelVariant, path: Path) -> str:
         """Writes the bitcode; what the compiler said of it."""
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
         status, said = _run_script(what, path.parent)
@@ -218,12 +216,3 @@ def _read_files(file: Path) -> _Content:
     """What `compile.py` wrote."""
     symbols = file.with_suffix(".symbols").read_text(encoding="utf-8")
     return _Content(file.read_bytes(), frozenset(symbols.split()))
-
-
-_PACKAGED = Path(__file__).parent / "bitcode" if IS_INSTALLED else None
-
-LIBJIT = KernelLibrary("libjit", LIBJIT_FOLDER, _PACKAGED, {**KERNELS, **SCALARS})
-"""The kernels of the operators that every backend knows, and of the CPU backend's own."""
-
-LIBRARIES = (LIBJIT,)
-"""Those of the CPU backend."""
