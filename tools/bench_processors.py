@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glowpy import CpuBackend
-from glowpy.backends.cpu.peaks import passing_on
+from glowpy.backends.cpu.measuring.peaks import passing_on
 
 __all__ = ["Processors", "processors"]
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 import click
 
+from glowpy.backends.cpu.measuring.peaks import peaks_of
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.backends.cpu.peaks import peaks_of
 from glowpy.cli.backends import (
     backend_option,
     computing_options,

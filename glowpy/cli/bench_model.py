@@ -24,10 +24,10 @@ import numpy as np
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.peaks import Peaks
-from glowpy.backends.cpu.roofline import Effort, efforts
+from glowpy.backends.cpu.measuring.peaks import Peaks
+from glowpy.backends.cpu.measuring.roofline import Effort, efforts
+from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.backends.cpu.strategy.explain import Explanation
-from glowpy.backends.cpu.tuning import Tuned
 from glowpy.cli.bench_peers import Contestant, loaded, nothing
 from glowpy.cli.compare import compare
 from glowpy.cli.model import Source, is_text, read_inputs

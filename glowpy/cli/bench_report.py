@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from glowpy.backends.cpu.peaks import Peaks
+from glowpy.backends.cpu.measuring.peaks import Peaks
 from glowpy.backends.cpu.strategy.explain import Explanation
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.cli.bench_model import Layer, Measured, Plan

@@ -14,9 +14,9 @@ from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, Weights
 from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.backends.cpu.bundle.report import SizeReport
 from glowpy.backends.cpu.bundle.write import Bundle
+from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
-from glowpy.backends.cpu.tuning import Tuned
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
 from glowpy.cli.backends import (

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from glowpy.backends.cpu.tuning import Tuned
+from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.cli.compare import Difference, Interpret
 from glowpy.cli.files import plain, write_array, write_text
 from glowpy.cli.output import print_json, print_table

@@ -9,7 +9,7 @@ import click
 
 from glowpy.backend import Backend
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.tuning import Tuned
+from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.support.cache_folder import cache_folder, why_off
 
 __all__ = ["tuning_figures", "tuning_of", "tuning_text", "warn_of_tuning"]

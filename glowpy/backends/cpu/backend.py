@@ -25,10 +25,10 @@ from glowpy.support.imported import imported
 if TYPE_CHECKING:
     from glowpy.backend import Operation, Program
     from glowpy.backends.cpu.compiler import Compiler
+    from glowpy.backends.cpu.measuring.tuning import Tuned
     from glowpy.backends.cpu.rounds import RunRounds
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
-    from glowpy.backends.cpu.tuning import Tuned
     from glowpy.executable import CompiledFunction
     from glowpy.graph.node import Node
     from glowpy.ir.inst import Instruction

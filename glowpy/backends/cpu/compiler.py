@@ -21,7 +21,10 @@ from glowpy.backends.cpu.constants import Weights, weights_of
 from glowpy.backends.cpu.entry import Counter, EntryOptions
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.jitdump import write_jitdump
+from glowpy.backends.cpu.measuring.jitdump import write_jitdump
+from glowpy.backends.cpu.measuring.perf_map import write_perf_map
+from glowpy.backends.cpu.measuring.trial import timed_runs
+from glowpy.backends.cpu.measuring.tuning import Tuned, Tuner
 from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
@@ -40,13 +43,10 @@ from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
-from glowpy.backends.cpu.perf_map import write_perf_map
 from glowpy.backends.cpu.rounds import RunRounds
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
-from glowpy.backends.cpu.trial import timed_runs
-from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers
 from glowpy.executable import CompiledFunction

@@ -14,8 +14,8 @@ import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuAttentionInst
-from glowpy.backends.cpu.peaks import Peaks
-from glowpy.backends.cpu.roofline import efforts
+from glowpy.backends.cpu.measuring.peaks import Peaks
+from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
 from glowpy.backends.cpu.variant import VARIANTS, variant_named
 from glowpy.backends.cpu.verify import misfit

@@ -14,8 +14,8 @@ import pytest
 import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu.jitdump import jitdump_path
-from glowpy.backends.cpu.perf_map import perf_map_path
+from glowpy.backends.cpu.measuring.jitdump import jitdump_path
+from glowpy.backends.cpu.measuring.perf_map import perf_map_path
 from glowpy.cli.observers import _range
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array

@@ -13,11 +13,11 @@ import glowpy
 from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuStrassenInst
+from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.backends.cpu.nodes_gen import create_cpu_strassen
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.packing import unpack_matrix
 from glowpy.backends.cpu.passes import pack_products
-from glowpy.backends.cpu.roofline import efforts
 from glowpy.backends.cpu.strassen import left_sums, pack_pairs, strassen_error
 from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
 from glowpy.backends.cpu.variant import variant_named

@@ -13,11 +13,11 @@ import pytest
 
 from glowpy import CpuBackend, CpuOptions, Module, UserError
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
+from glowpy.backends.cpu.measuring.tuning import Tuned, Tuner
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.strategy.explain import explain
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
-from glowpy.backends.cpu.tuning import Tuned, Tuner
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.cli.files import write_constants
@@ -279,7 +279,7 @@ def second_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda: seconds
 
     monkeypatch.setattr("glowpy.backends.cpu.compiler.timed_runs", timed)
-    monkeypatch.setattr("glowpy.backends.cpu.tuning._MOST_WAYS", 2)
+    monkeypatch.setattr("glowpy.backends.cpu.measuring.tuning._MOST_WAYS", 2)
 
 
 @pytest.mark.usefixtures("second_wins")

@@ -14,10 +14,10 @@ import glowpy
 from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuWinogradInst
+from glowpy.backends.cpu.measuring.peaks import Peaks
+from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes import pack_products
-from glowpy.backends.cpu.peaks import Peaks
-from glowpy.backends.cpu.roofline import efforts
 from glowpy.backends.cpu.strategy import winograd as winograd_strategy
 from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named

@@ -16,11 +16,11 @@ from onnx import numpy_helper, parser
 
 from glowpy import CpuBackend, CpuOptions, load
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu import peaks as peaks_module
 from glowpy.backends.cpu.compiler import counter_of
 from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.peaks import Peaks, peaks_of
-from glowpy.backends.cpu.roofline import efforts
+from glowpy.backends.cpu.measuring import peaks as peaks_module
+from glowpy.backends.cpu.measuring.peaks import Peaks, peaks_of
+from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.cli import bench as bench_verb
 from glowpy.cli import bench_ncnn, bench_peers
 from glowpy.cli.bench_model import Measured

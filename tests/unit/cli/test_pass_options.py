@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from glowpy.backends.cpu import peaks as peaks_module
+from glowpy.backends.cpu.measuring import peaks as peaks_module
 from glowpy.cli.main import run
 
 TEXT = """\

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from glowpy.backends.cpu.measuring.tuning import Collector, Tuner
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.strategy.ways import Chooser
-from glowpy.backends.cpu.tuning import Collector, Tuner
 from glowpy.graph.function import Function, Module
 from glowpy.passes import GraphPass, PassContext
 

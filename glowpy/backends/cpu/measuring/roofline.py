@@ -36,7 +36,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuWeightedGatherInst,
     CpuWinogradInst,
 )
-from glowpy.backends.cpu.peaks import Access, Peaks
+from glowpy.backends.cpu.measuring.peaks import Access, Peaks
 from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
