@@ -23,11 +23,12 @@ from typing import Any
 
 from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.core.extents import check_bounds, check_known, unsupported
+from glowpy.core.initial import Initial
 from glowpy.core.schema import Trait
 from glowpy.core.state import StatePort
 from glowpy.executable import CompiledFunction, Port
 from glowpy.graph.function import Function
-from glowpy.graph.node import Placeholder
+from glowpy.graph.node import Constant, Placeholder, Variable
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.inst import Instruction
@@ -486,8 +487,15 @@ def state_ports(f: Function) -> tuple[StatePort, ...]:
     """The variables of a function, in the order of the module; what no node saves stays as it is."""
     saved = {save.output.producer: save.input.type for save in f.saves}
     return tuple(
-        StatePort(v.original, v.name, v.type, saved.get(v, v.type), v.memory) for v in f.variables
+        StatePort(v.original, v.name, v.type, saved.get(v, v.type), v.memory, _initial(v))
+        for v in f.variables
     )
+
+
+def _initial(variable: Variable) -> Initial:
+    """What the first run reads. Raises UserError for elements of which only the digest is known."""
+    initial = variable.initial
+    return initial.tensor if isinstance(initial, Constant) else initial
 
 
 def _plan_text(program: Program) -> str:

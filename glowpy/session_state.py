@@ -157,8 +157,10 @@ class SessionState:
             return self._state if same else self._state.moved_to(function.state_ports)
         state = function.state()
         for port in state.ports:
-            zeros = np.zeros(shapes[port.name], port.memory.kind.dtype)
-            state[port.name] = self._contents.get(port.name, zeros)
+            if port.name in self._contents:
+                state[port.name] = self._contents[port.name]
+            elif port.initial is None:
+                state[port.name] = np.zeros(shapes[port.name], port.memory.kind.dtype)
         return state
 
     def _shapes(self, feeds: Mapping[str, Array]) -> Shapes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -26,7 +26,7 @@ from glowpy.backends.cpu.bundle.read import (
 from glowpy.backends.cpu.host import check_host
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import State, StatePort
-from glowpy.core.tensor import Array
+from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.executable import Executable, Instance, Port, aligned_array, part_of
 from glowpy.ir.plan import ALIGNMENT, aligned
@@ -44,12 +44,23 @@ _Entry = Callable[..., int]
 
 @dataclass(frozen=True)
 class _Place:
-    """A port and where it lies in the mutable area."""
+    """A port and where it lies in the mutable area; and where the initial value of a variable does."""
 
     port: Port
     role: str
     offset: int
     variable: StatePort | None = None
+    initial: int | None = None
+
+    def begun(self, constants: Array) -> Iterator[StatePort]:
+        """The variable that it is, if it is one, with its initial value."""
+        if self.variable is None or self.initial is None:
+            yield from (self.variable,) if self.variable is not None else ()
+            return
+        type, memory = self.variable.type, self.port.type
+        flat = constants[self.initial : self.initial + memory.room].view(memory.kind.dtype)
+        part = flat.reshape(memory.extents)[tuple(map(slice, type.extents))]
+        yield replace(self.variable, initial=Tensor(type, part))
 
     def of(self, mutable: Array, extents: Extents) -> Array:
         """Its array in a mutable area, in a run with these extents."""
@@ -103,7 +114,7 @@ class LoadedNetwork(Executable):
             [place.port for place in self._inputs],
             [place.port for place in self._outputs],
             self._start + manifest.mutable,
-            [place.variable for place in self._variables if place.variable is not None],
+            [port for place in self._variables for port in place.begun(constants)],
         )
         self._entry: _Entry = _function(library, name, 4 if self._symbols else 3)
         self._extents_array = ctypes.c_size_t * len(self._symbols)
@@ -281,9 +292,7 @@ def _manifest(stored: StoredBundle) -> _Manifest:
     areas = fields["areas"]
     if fields["alignment"] > ALIGNMENT:
         raise UserError(f"expected an alignment of at most {ALIGNMENT}, got {fields['alignment']}")
-    networks = {
-        str(network["name"]): _network(network, areas["mutable"]) for network in fields["networks"]
-    }
+    networks = {str(network["name"]): _network(network, areas) for network in fields["networks"]}
     if not networks:
         raise UserError("expected at least one network")
     return _Manifest(
@@ -301,14 +310,14 @@ def _manifest(stored: StoredBundle) -> _Manifest:
     )
 
 
-def _network(fields: Mapping[str, Any], mutable: int) -> _Network:
+def _network(fields: Mapping[str, Any], areas: Mapping[str, int]) -> _Network:
     dims = stored_dims(fields)
     ports = [symbol for symbol in fields["symbols"] if symbol["role"] != "constant"]
     names = tuple(symbol.name for symbol in stored_symbols(fields))
-    return _Network(tuple(_place(symbol, dims, mutable) for symbol in ports), names)
+    return _Network(tuple(_place(symbol, dims, areas) for symbol in ports), names)
 
 
-def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], mutable: int) -> _Place:
+def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], areas: Mapping[str, int]) -> _Place:
     """A port. Raises UserError unless it lies in the mutable area: memory outside it is not ours."""
     type = parse_type(str(symbol["type"]), dims)
     port = Port(str(symbol["original"]), str(symbol["name"]), type)
@@ -316,10 +325,14 @@ def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], mutable: int) -> 
     if symbol["role"] == "variable":
         reads, leaves = (parse_type(str(symbol[what]), dims) for what in ("reads", "leaves"))
         variable = StatePort(port.name, port.placeholder, reads, leaves, type)
-    offset = int(symbol["offset"])
-    if offset < 0 or offset % ALIGNMENT or offset + port.type.room > mutable:
-        raise UserError(f"'{port.name}' does not lie in the mutable area")
-    return _Place(port, str(symbol["role"]), offset, variable)
+    places = {"mutable": int(symbol["offset"])}
+    if variable is not None and "initial" in symbol:
+        places["constants"] = int(symbol["initial"])
+    for area, offset in places.items():
+        if offset < 0 or offset % ALIGNMENT or offset + port.type.room > areas[area]:
+            what = "the mutable area" if area == "mutable" else "the constants"
+            raise UserError(f"'{port.name}' does not lie in {what}")
+    return _Place(port, str(symbol["role"]), places["mutable"], variable, places.get("constants"))
 
 
 def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:

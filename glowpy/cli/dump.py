@@ -136,7 +136,7 @@ def _write(
     """Writes the text of a stage, and the constants that go with it."""
     if save_constants is not None:
         write = write_named_constants if stage is Stage.IR else write_constants
-        write(save_constants, module.constants)
+        write(save_constants, module.constants if stage is Stage.IR else module.stored)
     write_text(output, text)
 
 

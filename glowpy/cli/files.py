@@ -191,7 +191,7 @@ def write_network(module: Module, output: str | None, blobs: str | None) -> None
     if blobs is None:
         save(module, output)
         return
-    write_constants(blobs, module.constants)
+    write_constants(blobs, module.stored)
     write_text(output, print_module(module))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from glowpy.core.extents import Extents, extents_of, shape_at
-from glowpy.core.tensor import Array, address_of, allocated
+from glowpy.core.initial import Initial, elements
+from glowpy.core.tensor import Array, Tensor, address_of, allocated
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol, highest, symbol
@@ -31,6 +32,7 @@ class StatePort:
         type: What a run reads.
         following: What the run leaves, which the next one reads.
         memory: Where both lie, at the beginning along each axis.
+        initial: What the first run reads; None for zeros. Equal ports may begin differently.
     """
 
     name: str
@@ -38,15 +40,29 @@ class StatePort:
     type: Type
     following: Type
     memory: Type
+    initial: Initial = field(default=None, compare=False)
 
     @property
     def fresh(self) -> tuple[int | None, ...]:
-        """The shape of a variable that no run has saved: dimensions that change are 0, the others what inputs say."""
+        """The shape of a variable that no run has saved: dimensions that change are 0, the others what inputs say.
+
+        One with an initial value has the shape of that.
+        """
+        if self.initial is not None:
+            return self.type.extents
         pairs = zip(self.type.shape, self.following.shape, strict=True)
         return tuple(
             0 if size != following else size if isinstance(size, int) else None
             for size, following in pairs
         )
+
+    @property
+    def contents(self) -> Tensor:
+        """The memory before the first run: the initial value at the beginning along each axis, and zeros."""
+        memory = allocated(self.memory.extents, self.memory.kind.dtype)
+        if self.initial is not None:
+            memory[_box(self.type.extents)] = elements(self.initial, self.type).array
+        return Tensor(self.memory, memory)
 
     @property
     def growing(self) -> Shape:
@@ -67,8 +83,8 @@ class _Contents:
 class State:
     """A store of named memories: the variables of networks between two runs. Not for several threads at once.
 
-    Zeros at first. A network uses those that it names, so that networks may share a state: one that trains and one that
-    evaluates. Of several ports for one variable, the state has one.
+    Initial values at first, or zeros. A network uses those that it names, so that networks may share a state: one that
+    trains and one that evaluates. Of several ports for one variable, the state has one.
 
     Attributes:
         ports: What the variables are.
@@ -94,10 +110,7 @@ class State:
     def reset(self) -> None:
         """Makes all variables what they were at first. Raises UserError where there is no memory for them."""
         self._keep(
-            {
-                port.placeholder: allocated(port.memory.extents, port.memory.kind.dtype)
-                for port in self.ports
-            },
+            {port.placeholder: port.contents.array for port in self.ports},
             _Contents(dict(self._fresh)),
         )
 

@@ -59,6 +59,7 @@ def clone_storage(storage: Storage, module: Module, values: Values, name: str = 
                 storage.memory,
                 loc=storage.loc,
                 original=storage.original,
+                initial=storage.initial,
             )
         case _:
             assert isinstance(storage, Placeholder)

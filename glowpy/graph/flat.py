@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from glowpy.core.initial import Initializer
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
-from glowpy.graph.node import Constant, Node, NodeValue, Storage
+from glowpy.graph.node import Constant, Node, NodeValue, Storage, Variable
 from glowpy.support.loc import Loc
 from glowpy.support.text import Attr
 
@@ -58,7 +59,7 @@ class FlatModule(NamedTuple):
     """A module as tables."""
 
     placeholders: list[tuple[str, Type, Loc, str]]
-    variables: list[tuple[str, Type, Type, Loc, str]]
+    variables: list[tuple[str, Type, Type, Loc, str, _FlatConstant | Initializer | None]]
     constants: list[_FlatConstant]
     functions: list[_FlatFunction]
 
@@ -68,10 +69,15 @@ def flat(module: Module) -> FlatModule:
     numbers = {storage.value: number for number, storage in enumerate(module.storages)}
     return FlatModule(
         [(p.name, p.type, p.loc, p.original) for p in module.placeholders],
-        [(v.name, v.type, v.memory, v.loc, v.original) for v in module.variables],
+        [(v.name, v.type, v.memory, v.loc, v.original, _flat_initial(v)) for v in module.variables],
         [_flat_constant(constant) for constant in module.constants],
         [_flat_function(f, numbers) for f in module.functions],
     )
+
+
+def _flat_initial(variable: Variable) -> _FlatConstant | Initializer | None:
+    initial = variable.initial
+    return _flat_constant(initial) if isinstance(initial, Constant) else initial
 
 
 def _flat_constant(constant: Constant) -> _FlatConstant:
@@ -106,11 +112,12 @@ def fill(module: Module, tables: FlatModule) -> None:
     """Adds what tables say to an empty module."""
     for name, type, loc, original in tables.placeholders:
         module.create_placeholder(name, type, loc=loc, original=original)
-    for name, type, memory, loc, original in tables.variables:
-        module.create_variable(name, type, memory, loc=loc, original=original)
-    for name, type, tensor, digest, loc in tables.constants:
-        taken = module.names.take(name)
-        module.add_constant(Constant(taken, tensor, loc, type=type, digest=digest))
+    for name, type, memory, loc, original, stored in tables.variables:
+        first = _constant(stored) if isinstance(stored, _FlatConstant) else stored
+        module.create_variable(name, type, memory, loc=loc, original=original, initial=first)
+    for row in tables.constants:
+        module.names.take(row.name)
+        module.add_constant(_constant(row))
     storages = module.storages
     values = [storage.value for storage in storages]
     functions = [
@@ -120,6 +127,10 @@ def fill(module: Module, tables: FlatModule) -> None:
     for function, rows in zip(functions, tables.functions, strict=True):
         nodes = [_add(function, row, values) for row in rows.nodes]
         function.arrange([nodes[place] for place in rows.order])
+
+
+def _constant(row: _FlatConstant) -> Constant:
+    return Constant(row.name, row.tensor, row.loc, type=row.type, digest=row.digest)
 
 
 def _those(storages: Sequence[Storage], numbers: Sequence[int]) -> list[Storage]:

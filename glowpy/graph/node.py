@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import Any, ClassVar, Never, Self, SupportsIndex, TypeAlias, final, overload
 
+from glowpy.core.initial import Initializer
 from glowpy.core.schema import NodeSchema, Trait
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -157,25 +158,6 @@ class Placeholder(Storage):
 
 
 @final
-class Variable(Storage):
-    """A tensor that outlives a run: a run reads what the one before it saved. It begins with zeros.
-
-    Its shape may change from run to run. Elements lie at the beginning, along each axis, of its memory.
-
-    Attributes:
-        memory: The type of that: of the same kind, and with room for all shapes.
-    """
-
-    __slots__ = ("memory",)
-
-    def __init__(
-        self, name: str, type: Type, memory: Type, loc: Loc = UNKNOWN, *, original: str = ""
-    ) -> None:
-        super().__init__(name, type, loc, original=original)
-        self.memory = memory
-
-
-@final
 class Constant(Storage):
     """A tensor that is known when the network is compiled.
 
@@ -236,6 +218,35 @@ class Constant(Storage):
         if not self._digest:
             self._digest = self.tensor.digest()
         return self._digest
+
+
+@final
+class Variable(Storage):
+    """A tensor that outlives a run: a run reads what the one before it saved.
+
+    Its shape may change from run to run. Elements lie at the beginning, along each axis, of its memory.
+
+    Attributes:
+        memory: The type of that: of the same kind, and with room for all shapes.
+        initial: What the first run reads: elements, as a constant that is not in the module, or random numbers; None
+            for zeros.
+    """
+
+    __slots__ = ("initial", "memory")
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        memory: Type,
+        loc: Loc = UNKNOWN,
+        *,
+        original: str = "",
+        initial: Constant | Initializer | None = None,
+    ) -> None:
+        super().__init__(name, type, loc, original=original)
+        self.memory = memory
+        self.initial = initial
 
 
 class Node(_PartOfModule):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from glowpy.core.initial import Initializer, initializer
 from glowpy.core.schema import NodeSchema, check_attrs
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, read_type
@@ -59,11 +60,19 @@ def read_module(lexer: Lexer, extra: tuple[type[Node], ...], blobs: Mapping[str,
         elif lexer.accept("variable"):
             token, type = _read_storage(lexer, module)
             memory = read_type(lexer) if lexer.accept("in") else None
-            module.create_variable(token.text[1:], type, memory, loc=lexer.loc(token))
+            initial = _read_initial(lexer, token, type, blobs) if lexer.accept("=") else None
+            try:
+                module.create_variable(
+                    token.text[1:], type, memory, loc=lexer.loc(token), initial=initial
+                )
+            except UserError as error:
+                raise lexer.error(error.diagnostics[0].message, token) from None
         elif lexer.accept("constant"):
             token, type = _read_storage(lexer, module)
             lexer.expect("=")
-            _read_constant(lexer, module, token, type, blobs)
+            constant = _read_constant(lexer, token, type, blobs)
+            module.names.take(constant.name)
+            module.add_constant(constant)
         elif lexer.at("function"):
             _read_function(lexer, module, classes)
         else:
@@ -82,41 +91,45 @@ def _read_storage(lexer: Lexer, module: Module) -> tuple[Token, Type]:
     return token, read_type(lexer)
 
 
-def _read_constant(
-    lexer: Lexer, module: Module, token: Token, type: Type, blobs: Mapping[str, Array]
-) -> None:
-    name, loc = module.names.take(token.text[1:]), lexer.loc(token)
+def _read_initial(
+    lexer: Lexer, token: Token, type: Type, blobs: Mapping[str, Array]
+) -> Constant | Initializer:
+    """What a variable begins with."""
+    word = lexer.peek
+    if word.kind != "word" or word.text in ("splat", "blob"):
+        return _read_constant(lexer, token, type, blobs)
+    lexer.next()
+    try:
+        random = initializer(word.text, lexer.attrs())
+    except UserError as error:
+        raise lexer.error(error.diagnostics[0].message, word) from None
+    if random is None:
+        raise lexer.error(f"expected elements, uniform or normal, got '{word.text}'", word)
+    return random
+
+
+def _read_constant(lexer: Lexer, token: Token, type: Type, blobs: Mapping[str, Array]) -> Constant:
+    name, loc = token.text[1:], lexer.loc(token)
     if lexer.accept("splat"):
         at = lexer.peek
-        module.add_constant(
-            Constant(
-                name,
-                Tensor(type, _array(lexer, at, [lexer.number()], (), type)),
-                loc,
-            )
-        )
-    elif lexer.accept("blob"):
+        return Constant(name, Tensor(type, _array(lexer, at, [lexer.number()], (), type)), loc)
+    if lexer.accept("blob"):
         digest = lexer.attr()
         if not isinstance(digest, str) or not digest.startswith("sha256:"):
             raise lexer.error('expected a digest such as "sha256:..."', token)
         array = blobs.get(digest.removeprefix("sha256:"))
         tensor = _tensor_of_bytes(lexer, token, array, type) if array is not None else None
-        module.add_constant(
-            Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))
-        )
-    else:
-        at = lexer.expect("[")
-        items: list[int | float] = []
-        while not lexer.at("]"):
-            items.append(lexer.number())
-            if not lexer.accept(","):
-                break
-        lexer.expect("]")
-        if len(items) != type.count:
-            raise lexer.error(f"expected {type.count} elements, got {len(items)}", at)
-        module.add_constant(
-            Constant(name, Tensor(type, _array(lexer, at, items, type.extents, type)), loc)
-        )
+        return Constant(name, tensor, loc, type=type, digest=digest.removeprefix("sha256:"))
+    at = lexer.expect("[")
+    items: list[int | float] = []
+    while not lexer.at("]"):
+        items.append(lexer.number())
+        if not lexer.accept(","):
+            break
+    lexer.expect("]")
+    if len(items) != type.count:
+        raise lexer.error(f"expected {type.count} elements, got {len(items)}", at)
+    return Constant(name, Tensor(type, _array(lexer, at, items, type.extents, type)), loc)
 
 
 def _tensor_of_bytes(lexer: Lexer, at: Token, array: Array, type: Type) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.initial import Initializer
 from glowpy.graph.node import Constant, Node, Variable
 from glowpy.support.text import print_attrs, print_float, print_symbol
 
@@ -60,9 +61,16 @@ def print_module(module: Module) -> str:
 
 
 def _variable_type(variable: Variable) -> str:
-    """Its type, and that of its memory if it has more room."""
+    """Its type, that of its memory if it has more room, and what it begins with if that is not zeros."""
     memory = "" if variable.memory == variable.type else f" in {variable.memory}"
-    return f"{variable.type}{memory}"
+    match variable.initial:
+        case None:
+            initial = ""
+        case Constant() as constant:
+            initial = f" = {_elements(constant)}"
+        case Initializer() as random:
+            initial = f" = {random.distribution}{print_attrs(random.attrs)}"
+    return f"{variable.type}{memory}{initial}"
 
 
 def _elements(constant: Constant) -> str:

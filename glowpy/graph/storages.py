@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glowpy.core.initial import Initializer
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.creation import no_name, no_type
@@ -43,6 +44,12 @@ class Storages:
         return list(self._variables.values())
 
     @property
+    def stored(self) -> list[Constant]:
+        """All that has elements: the constants, and as such the initial values of variables."""
+        initial = (variable.initial for variable in self.variables)
+        return [*self.constants, *(one for one in initial if isinstance(one, Constant))]
+
+    @property
     def storages(self) -> list[Storage]:
         """Placeholders, then variables, then constants."""
         return [*self.placeholders, *self.variables, *self.constants]
@@ -75,21 +82,37 @@ class Storages:
         *,
         loc: Loc = UNKNOWN,
         original: str = "",
+        initial: Tensor | Array | Initializer | Constant | None = None,
     ) -> Variable:
         """Adds a tensor that outlives a run, in memory of the type `memory`, or else of its own type.
 
-        The user's model calls it `original`, if that is another name.
+        Args:
+            name: In dumps, where it is made legal and unique.
+            type: What a run reads.
+            memory: Where that lies, with room for all shapes.
+            loc: Where it comes from.
+            original: In the user's model, if that is another name.
+            initial: What the first run reads; zeros if left out. An array is copied.
 
-        Raises UserError for a name that is no string and a type that is no `Type`.
+        Raises UserError for a name that is no string, a type that is no `Type`, and an initial value that does not fit.
         """
         if not isinstance(name, str):
             raise no_name(name, loc)
         if not isinstance(type, Type):
             raise no_type(type, loc)
+        first = _initial(name, type, initial, loc)
         taken = self.names.take(name)
-        variable = Variable(taken, type, memory or type, loc, original=original or name)
+        variable = Variable(
+            taken, type, memory or type, loc, original=original or name, initial=first
+        )
         self._variables[variable.name] = variable
         return variable
+
+    def begin(
+        self, variable: Variable, initial: Tensor | Array | Initializer | Constant | None
+    ) -> None:
+        """Gives a variable another initial value; None is zeros. Raises UserError for one that does not fit."""
+        variable.initial = _initial(variable.name, variable.type, initial, variable.loc)
 
     def make_variable(self, placeholder: Placeholder, memory: Type) -> Variable:
         """Puts a variable of the same name and type in the place of a placeholder."""
@@ -117,12 +140,7 @@ class Storages:
         """
         if not isinstance(name, str):
             raise no_name(name, loc)
-        if not isinstance(tensor, Tensor):
-            try:
-                tensor = Tensor.of(tensor).copy()
-            except UserError as error:
-                first = error.diagnostics[0]
-                raise UserError(first.message, loc=loc or caller(), note=first.note) from None
+        tensor = _tensor(tensor, loc)
         return self.add_constant(Constant(self.names.take(name), tensor, loc))
 
     def add_constant(self, constant: Constant) -> Constant:
@@ -146,3 +164,35 @@ class Storages:
         self._placeholders.pop(storage.name, None)
         self._variables.pop(storage.name, None)
         self.names.release(storage.name)
+
+
+def _tensor(tensor: Tensor | Array, loc: Loc) -> Tensor:
+    """A tensor as it is, an array as one of its own. Raises UserError for what is neither."""
+    if isinstance(tensor, Tensor):
+        return tensor
+    try:
+        return Tensor.of(tensor).copy()
+    except UserError as error:
+        first = error.diagnostics[0]
+        raise UserError(first.message, loc=loc or caller(), note=first.note) from None
+
+
+def _initial(
+    name: str, type: Type, initial: Tensor | Array | Initializer | Constant | None, loc: Loc
+) -> Constant | Initializer | None:
+    """What a variable begins with. Raises UserError for what does not fit its type."""
+    if initial is None:
+        return None
+    if not type.is_static:
+        raise UserError(
+            f"expected a variable of one shape to have an initial value, got {type}", loc=loc
+        )
+    if isinstance(initial, Initializer):
+        if not type.kind.is_float or type.quant is not None:
+            raise UserError(f"expected floats to be random, got {type}", loc=loc)
+        return initial
+    if not isinstance(initial, Constant):
+        initial = Constant(name, _tensor(initial, loc), loc)
+    if initial.type != type:
+        raise UserError(f"expected an initial value of type {type}, got {initial.type}", loc=loc)
+    return initial

@@ -10,6 +10,7 @@
 - A save writes a placeholder of the type of its input, or a variable that has room for it; nothing is
   saved twice in a function.
 - A variable's memory is static, of its kind, and has room for it; that of a function that is called may be of its type.
+- An initial value is of the variable's type, which is static; what a function takes has none.
 - A function that is called takes and gives storage of its own, none of it constant, and uses no other; it saves what it
   gives. A variable is both taken and given. No function calls itself.
 - A symbol is known from the shape of an input, or one node defines it, and nodes that depend on it come after that one.
@@ -131,6 +132,8 @@ def _signature(f: Function, saved: Set[Node | Storage]) -> Iterator[str]:
         elif not isinstance(storage, Variable) and storage not in saved:
             yield f"%{storage.name} is given, but not saved"
     for storage in f.takes:
+        if isinstance(storage, Variable) and storage.initial is not None:
+            yield f"variable %{storage.name} begins with what is passed, expected no initial value"
         if isinstance(storage, Variable) is not (storage in f.gives):
             yield f"expected %{storage.name} to be a variable if it is both taken and given"
 

@@ -14,6 +14,7 @@ __all__ = [
     "DOMAIN",
     "FUNCTIONS",
     "GIVES",
+    "INITIAL",
     "NUMBERED",
     "PREDICATE",
     "SAVED",
@@ -44,6 +45,10 @@ CONSTANTS = "glowpy.constants"
 
 CALLED = "@"
 """What the name of a function begins with that nodes call, as in dumps."""
+
+INITIAL = "glowpy.initial"
+"""Of the graph, in every file that glowpy writes: the initial values of variables, one a line. That is the name of the
+input that the variable is in the file, and random numbers as in text, or a tensor of the file that no node reads."""
 
 TAKES = "glowpy.takes"
 """Of such a function: the storages that its inputs are, by the names that dumps have."""

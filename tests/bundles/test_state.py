@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
+from glowpy import BundleOptions, CpuBackend, CpuOptions, LoadError, Module, UserError, bundle
 from glowpy.backends.cpu.bundle.link import c_compiler, runner
-from glowpy.backends.cpu.bundle.read import read_bundle
+from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
 from glowpy.bundling.load import load_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.tensor import Array
@@ -19,6 +20,8 @@ from glowpy.engine import compile as compile_module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.state import keep_state
 from tests.bundles.networks import command, compiler_with_little_libc, need
+from tests.ops.test_initial_state import X, begun, check_runs
+from tests.ops.test_initial_state import module as begun_module
 from tests.ops.test_shared_state import STEPS, TEXT, Expected, check_sharing
 from tests.ops.test_state import PAIRS, Steps, decoder
 
@@ -239,3 +242,62 @@ def test_only_networks_of_one_module_share_variables(tmp_path: Path) -> None:
         shared = used.split()
         assert {v: ports[v] for v in shared} == {v: variables[v] for v in shared}
         assert min(place for port, place in ports.items() if port not in variables) == 256
+
+
+BEGUN = """\
+#include "net.h"
+#include <stdio.h>
+#include <string.h>
+
+#define AREA __attribute__((aligned(NET_ALIGNMENT))) uint8_t
+static AREA mutable_area[NET_MUTABLE_SIZE], activations[NET_ACTIVATIONS_SIZE];
+
+int main(void) {
+  const float x[3] = {1, -1, 0.5f};
+  memset(mutable_area, 0xff, sizeof mutable_area);
+  for (size_t i = 0; i < 4; i++) {
+    if (i % 2 == 0) net_reset(net_constants, mutable_area);
+    memcpy(net_input_x(mutable_area), x, sizeof x);
+    if (net(net_constants, mutable_area, activations)) return 1;
+    printf("%.9g %.9g %.9g %.9g %.9g %.9g %.9g\\n",
+           (double)net_variable_zero(mutable_area)[2], (double)net_variable_few(mutable_area)[2],
+           (double)net_variable_same(mutable_area)[2], (double)net_variable_room(mutable_area)[2],
+           (double)net_variable_low(mutable_area)[2], (double)net_variable_bell(mutable_area)[2],
+           (double)net_variable_many(mutable_area)[59]);
+  }
+  return 0;
+}
+"""
+
+
+def test_variables_begin_with_their_initial_values_in_c(tmp_path: Path) -> None:
+    need("cc")
+    bundle(begun_module(), tmp_path, BundleOptions("net", weights="embedded", selftest=1))
+    (tmp_path / "begun.c").write_text(BEGUN)
+    triple = read_bundle(tmp_path).triple
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
+    done = command(tmp_path, *c_compiler(triple), *flags, "begun.c", "net.o", "-o", "begun")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command(tmp_path, *runner(triple), "./begun")
+    assert done.returncode == 0, done.stderr
+    lines = [[np.float32(number) for number in line.split()] for line in done.stdout.splitlines()]
+    first = [array.reshape(-1)[-1] + X[2] for array in begun().values()]
+    second = [number + X[2] for number in first]
+    assert lines == [first, second] * 2
+    assert verify_bundle(tmp_path).passed
+
+
+def test_loaded_bundles_begin_with_initial_values(tmp_path: Path) -> None:
+    for weights in ("embedded", "file"):
+        options = BundleOptions("net", weights=weights, emit="shared", selftest=1)
+        bundle(begun_module(), tmp_path / weights, options)
+        check_runs(load_bundle(tmp_path / weights)._only)
+    path = tmp_path / "file" / "net.json"
+    manifest = json.loads(path.read_text())
+    place = next(s for s in manifest["networks"][0]["symbols"] if s["original"] == "few")
+    place["initial"] = manifest["areas"]["constants"]
+    del manifest["digest"]
+    manifest["digest"] = manifest_digest(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(LoadError, match="'few' does not lie in the constants"):
+        load_bundle(tmp_path / "file")

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import final
+from typing import Any, final
 
+import numpy as np
+
+from glowpy.core.initial import Initial, Initializer, initializer
 from glowpy.core.state import StatePort
+from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.executable import Port
 from glowpy.llvm.linked import Code, LinkedCode
 from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = ["Image"]
+
+_ELEMENTS = "elements"
+"""What the head says of an initial value that comes after the object files."""
 
 
 @final
@@ -53,10 +60,11 @@ class Image:
         return sum(map(len, code))
 
     def payload(self) -> bytes:
-        """The image as bytes: a line of JSON, then the block and the code."""
+        """The image as bytes: a line of JSON, then the block, the code, and initial values of variables."""
         is_linked = isinstance(self.code, LinkedCode)
         codes = [self.code.payload()] if isinstance(self.code, LinkedCode) else [*self.code]
-        parts = [self.block, *codes]
+        values = [port.initial for port in self.state if isinstance(port.initial, Tensor)]
+        parts = [self.block, *codes, *(_stored(tensor) for tensor in values)]
         head = {
             "entry": self.entry,
             "inputs": [_fields(port) for port in self.inputs],
@@ -77,13 +85,15 @@ class Image:
         line, _, rest = payload.partition(b"\n")
         head = json.loads(line)
         ends = accumulate(head["sizes"], initial=0)
-        block, *codes = (rest[start:end] for start, end in pairwise(ends))
+        block, *others = (rest[start:end] for start, end in pairwise(ends))
+        stored = sum(fields[-1] == _ELEMENTS for fields in head["state"])
+        codes, values = others[: len(others) - stored], iter(others[len(others) - stored :])
         symbols = {fields[0]: symbol(*fields) for fields in head["symbols"]}
         return Image(
             head["entry"],
             tuple(_port(fields, symbols) for fields in head["inputs"]),
             tuple(_port(fields, symbols) for fields in head["outputs"]),
-            tuple(_state_port(fields, symbols) for fields in head["state"]),
+            tuple(_state_port(fields, symbols, values) for fields in head["state"]),
             head["arena_size"],
             tuple(Symbol(*fields) for fields in head["symbols"]),
             tuple(head["table"]),
@@ -97,14 +107,31 @@ def _fields(port: Port) -> tuple[str, str, str]:
     return port.name, port.placeholder, str(port.type)
 
 
-def _state_fields(port: StatePort) -> tuple[str, ...]:
-    return port.name, port.placeholder, str(port.type), str(port.following), str(port.memory)
+def _state_fields(port: StatePort) -> tuple[object, ...]:
+    types = str(port.type), str(port.following), str(port.memory)
+    initial: object = None
+    if isinstance(port.initial, Initializer):
+        initial = [port.initial.distribution, port.initial.attrs]
+    elif port.initial is not None:
+        initial = _ELEMENTS
+    return port.name, port.placeholder, *types, initial
 
 
-def _state_port(fields: Sequence[str], symbols: Mapping[str, Dim]) -> StatePort:
-    name, placeholder, *types = fields
+def _state_port(
+    fields: Sequence[Any], symbols: Mapping[str, Dim], values: Iterator[bytes]
+) -> StatePort:
+    name, placeholder, *types, stored = fields
     type, following, memory = (parse_type(text, symbols) for text in types)
-    return StatePort(name, placeholder, type, following, memory)
+    initial: Initial = None
+    if stored == _ELEMENTS:
+        initial = Tensor(type, np.frombuffer(next(values), type.kind.dtype).reshape(type.extents))
+    elif stored is not None:
+        initial = initializer(*stored)
+    return StatePort(name, placeholder, type, following, memory, initial)
+
+
+def _stored(tensor: Tensor) -> bytes:
+    return b"".join(piece.tobytes() for piece in tensor.raw_pieces())
 
 
 def _port(fields: Sequence[str], symbols: Mapping[str, Dim]) -> Port:

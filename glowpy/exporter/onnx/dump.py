@@ -20,6 +20,7 @@ from glowpy.exporter.onnx.body import Bodies
 from glowpy.exporter.onnx.calling import OPSETS_OF_DUMPS, constants_read
 from glowpy.exporter.onnx.file import LIMIT, write_model
 from glowpy.exporter.onnx.graph import StoredTensor, elem_type_of
+from glowpy.exporter.onnx.initial import initial_values
 from glowpy.exporter.onnx.model import check_model, value_info
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Storage, Variable
@@ -32,6 +33,7 @@ from glowpy.support.dumped import (
     DOMAIN,
     FUNCTIONS,
     GIVES,
+    INITIAL,
     PREDICATE,
     SAVED,
     TAKES,
@@ -60,10 +62,14 @@ def dump_onnx(f: Function, path: str | Path) -> None:
     """
     check_output_file(str(path))
     names = _names(f)
+    initial, values = initial_values(f.variables, {*names.values()})
     tensors = {names[c.value]: StoredTensor.of(c.tensor) for c in constants_read([f])}
+    tensors |= {name: StoredTensor.of(tensor) for name, tensor in values.items()}
     large = {name: tensor for name, tensor in tensors.items() if tensor.size >= LARGE}
     small = [tensor.proto(name) for name, tensor in tensors.items() if name not in large]
     proto = _proto(f, names, small)
+    if initial:
+        proto.graph.metadata_props.add(key=INITIAL, value=initial)
     check_model(proto, large)
     write_model(path, proto, large, limit=LIMIT)
 

@@ -18,6 +18,7 @@ from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.file import LIMIT, write_model
 from glowpy.exporter.onnx.graph import OPSETS, OnnxGraph, StoredTensor, elem_type_of, opset_imports
+from glowpy.exporter.onnx.initial import initial_values
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.calls import inline
@@ -30,6 +31,7 @@ from glowpy.opt.graph.sink_transpose import SinkTransposePass
 from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import PassContext, Pipeline, Rewrites
 from glowpy.recipe import run_on_all
+from glowpy.support.dumped import INITIAL
 from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, expect_type
 from glowpy.support.limits import within_limits
 from glowpy.support.output_files import check_output_file
@@ -74,6 +76,7 @@ def save(
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)
+    variables = work.variables
     release_state(work)
     ctx = context(CompileOptions())
     if optimize:
@@ -83,8 +86,14 @@ def save(
     for g in (*work.called, work):
         prepare(g, ctx)
     graph = written(work)
+    ports = (port.original for port in (*work.parameters, *work.outputs))
+    taken = {*graph.tensors, *ports, *(name for name, _ in graph.values())}
+    initial, tensors = initial_values(variables, taken)
+    graph.tensors |= {name: StoredTensor.of(tensor) for name, tensor in tensors.items()}
     large = {name: t for name, t in graph.tensors.items() if graph.is_stored_apart(name)}
     proto = model_proto(work, graph, large)
+    if initial:
+        helper.set_metadata_props(proto.graph, {INITIAL: initial})
     own = next(imported for imported in proto.opset_import if not imported.domain)
     own.version = check_kinds(graph, proto, large, (OPSETS[""], _WITH_BF16))
     check_model(proto, large)

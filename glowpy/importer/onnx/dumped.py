@@ -20,6 +20,7 @@ from glowpy.graph.node import Constant, NodeValue, Storage
 from glowpy.graph.nodes_gen import NODES
 from glowpy.graph.state import StatePairs, keep_state, release_state
 from glowpy.graph.verifier import verify_module
+from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.source import Source
 from glowpy.support.dumped import (
     CALLED,
@@ -63,6 +64,7 @@ def dumped_module(
     for proto in reader.called:
         reader.function(proto)
     reader.network(graph)
+    set_initial_values(reader.module, graph, tensors, source.file)
     verify_module(reader.module)
     if other_shapes and reader.module.symbols:
         raise UserError(
@@ -73,6 +75,7 @@ def dumped_module(
     if state is not None:
         release_state(reader.module.main)
         keep_state(reader.module.main, state)
+        set_initial_values(reader.module, graph, tensors, source.file)
     return reader.module
 
 

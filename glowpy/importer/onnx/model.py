@@ -45,6 +45,7 @@ from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.found import Found, count_output
 from glowpy.importer.onnx.indices import save_checks
+from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.known_operands import settled_results
 from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
@@ -271,6 +272,7 @@ class OnnxModel:
                 error.diagnostics = [replace(d, note=note) for d in error.diagnostics]
             raise
         keep_state(module.main, state or {})
+        set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
 
     def check_state(self, pairs: StatePairs) -> None:

@@ -258,15 +258,14 @@ def stored_programs(
 
 def _state(network: Mapping[str, Any]) -> tuple[StatePort, ...]:
     dims = stored_dims(network)
-    return tuple(
-        StatePort(
-            symbol["original"],
-            symbol["weight"],
-            *(parse_type(symbol[what], dims) for what in ("reads", "leaves", "type")),
-        )
-        for symbol in network["symbols"]
-        if symbol["role"] == "variable"
-    )
+    ports = []
+    for symbol in network["symbols"]:
+        if symbol["role"] == "variable":
+            reads, leaves, memory = (
+                parse_type(symbol[what], dims) for what in ("reads", "leaves", "type")
+            )
+            ports.append(StatePort(symbol["original"], symbol["weight"], reads, leaves, memory))
+    return tuple(ports)
 
 
 def _tensor(symbol: Mapping[str, Any], constants: Array) -> Tensor:

@@ -281,12 +281,16 @@ def _kept(port: Symbol) -> str:
 
 def _reset(entry: Entry) -> Iterator[str]:
     """A function that a program calls before the first run."""
-    yield "/* Makes all variables zero, as they are before the first run. */"
-    yield f"static inline void {entry.name}_reset(uint8_t *mutable_area) {{"
+    known = any(port.initial is not None for port in entry.variables)
+    what = "what they are" if known else "zero, as they are"
+    areas = "const uint8_t *constants, uint8_t *mutable_area" if known else "uint8_t *mutable_area"
+    yield f"/* Makes all variables {what} before the first run. */"
+    yield f"static inline void {entry.name}_reset({areas}) {{"
     yield "  size_t i;"
     for port in entry.variables:
         macro = f"{entry.name}_{port.name}".upper()
-        yield f"  for (i = 0; i < {macro}_SIZE; i++) mutable_area[{macro}_OFFSET + i] = 0;"
+        first = "0" if port.initial is None else f"constants[{port.initial}u + i]"
+        yield f"  for (i = 0; i < {macro}_SIZE; i++) mutable_area[{macro}_OFFSET + i] = {first};"
     yield "}"
 
 

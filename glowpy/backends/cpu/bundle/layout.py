@@ -10,7 +10,7 @@ the other from where it begins.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -43,6 +43,7 @@ class Symbol:
         type: Element kind and dimensions; of a variable those of its memory.
         offset: Where it begins, in bytes.
         variable: What runs read of it and leave in it, of a variable.
+        initial: Where the memory of a variable before the first run lies among the constants; None if that is zeros.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Symbol:
     type: Type
     offset: int
     variable: StatePort | None = None
+    initial: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,20 +135,32 @@ def lay_out(
     tensors: list[tuple[Slot, Tensor]] = []
     end = 0
     entries = []
+
+    def place(name: str, tensor: Tensor) -> Slot:
+        nonlocal end
+        key = (str(tensor.type), tensor.digest())
+        if key not in slots:
+            slots[key] = Slot(name, end, tensor.type.room)
+            tensors.append((slots[key], tensor))
+            end += aligned(tensor.type.room)
+        return replace(slots[key], name=name)
+
     for name, program in programs.items():
-        own = []
-        for slot in program.plan.constant.slots:
-            tensor = program.constants[slot.name]
-            key = (str(tensor.type), tensor.digest())
-            if key not in slots:
-                slots[key] = Slot(slot.name, end, slot.size)
-                tensors.append((slots[key], tensor))
-                end += aligned(slot.size)
-            own.append(replace(slots[key], name=slot.name))
+        own = [place(s.name, program.constants[s.name]) for s in program.plan.constant.slots]
+        initial = {
+            port.placeholder: place(port.placeholder, port.contents).start
+            for port in program.state
+            if port.initial is not None
+        }
         plan = replace(program.plan, constant=Area(end, tuple(own)))
         placed = replace(program, plan=plan)
         entries.append(
-            Entry(name, placed, _symbols(name, placed, macros), _extents(name, placed, bounds))
+            Entry(
+                name,
+                placed,
+                _symbols(name, placed, macros, initial),
+                _extents(name, placed, bounds),
+            )
         )
     entries = [
         replace(
@@ -158,12 +172,19 @@ def lay_out(
         )
         for e in entries
     ]
-    constants = aligned_array(end)
-    for slot, tensor in tensors:
-        fill(constants[slot.start : slot.end], tensor)
     peak = max((entry.program.plan.peak for entry in entries), default=0)
     mutable = max((entry.program.plan.mutable.size for entry in entries), default=0)
-    return Layout(tuple(entries), constants, mutable, peak + (2 * GUARD_BYTES if guard else 0))
+    return Layout(
+        tuple(entries), _filled(end, tensors), mutable, peak + (2 * GUARD_BYTES if guard else 0)
+    )
+
+
+def _filled(size: int, tensors: Sequence[tuple[Slot, Tensor]]) -> Array:
+    """The constants, each in its slot."""
+    constants = aligned_array(size)
+    for slot, tensor in tensors:
+        fill(constants[slot.start : slot.end], tensor)
+    return constants
 
 
 def _with_shared_variables(
@@ -198,7 +219,9 @@ def _stacked(rooms: Mapping[str, int], start: int) -> tuple[dict[str, int], int]
     return places, start
 
 
-def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ...]:
+def _symbols(
+    entry: str, program: Program, macros: set[str], initial: Mapping[str, int]
+) -> tuple[Symbol, ...]:
     """Everything of a network that can be seen.
 
     Ports differ in more than capitals, for the header's macros are all in capitals; `macros` has what those of the
@@ -230,7 +253,12 @@ def _symbols(entry: str, program: Program, macros: set[str]) -> tuple[Symbol, ..
             name = names.take(name)
         macros.add(macro)
         variable = variables.get(placeholder)
-        symbols.append(Symbol(name, port.name, placeholder, role, port.type, slot.start, variable))
+        symbols.append(
+            Symbol(
+                *(name, port.name, placeholder, role, port.type, slot.start, variable),
+                initial.get(placeholder),
+            )
+        )
     symbols.extend(
         Symbol(
             slot.name,

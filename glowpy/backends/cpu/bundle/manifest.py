@@ -141,4 +141,5 @@ def _symbol(symbol: Symbol) -> dict[str, Any]:
         "offset": symbol.offset,
         "size": symbol.type.room,
         **{what: str(type) for what, type in kept.items()},
+        **({} if symbol.initial is None else {"initial": symbol.initial}),
     }
