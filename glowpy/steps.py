@@ -138,17 +138,17 @@ class Steps:
 
 def computing(value: NodeValue, created: Collection[Node]) -> list[str]:
     """What a new value is and, where that only moves elements, what else was created that computes them, by name."""
-    names = [value.producer.name]
-    work = [value]
+    names = {value.producer.name: None}
+    work = [value.node]
     while work:
-        node = work.pop().node
+        node = work.pop()
         if node is None or node not in created or not node.has(Trait.SHAPE_ONLY):
             continue
         for source in node.inputs:
-            if source.node is not None and source.node in created:
-                names.append(source.producer.name)
-                work.append(source)
-    return list(dict.fromkeys(names))
+            if source.node in created and source.producer.name not in names:
+                names[source.producer.name] = None
+                work.append(source.node)
+    return list(names)
 
 
 class Snapshot:
