@@ -33,12 +33,11 @@ from rich.console import Console
 
 import glowpy
 from glowpy import CpuBackend, CpuOptions
-from glowpy.cli.bench_model import CLOCKS
-from glowpy.cli.bench_peers import PEERS, Contestant, Inputs, loaded
-from glowpy.cli.compare import compare
-from glowpy.cli.model import load_model
-from glowpy.cli.output import print_table
+from glowpy.benchmark.measure import CLOCKS
+from glowpy.benchmark.peers import PEERS, Contestant, Inputs, loaded
+from glowpy.debugging.compare import compare
 from glowpy.llvm.machine import host_cpu
+from glowpy.support.console import print_table
 from glowpy.support.errors import UserError
 from tools.bench_command import number, output_file, saying_errors, usable_core, whole_number
 from tools.bench_page import Others, write_page
@@ -59,7 +58,7 @@ _SETS = {"x86-64-v2": "SSE41", "x86-64-v3": "AVX2"}
 
 def with_glowpy(path: Path, inputs: Inputs, cpu: str) -> Contestant:
     """The model compiled for a processor, this one if the name is empty, running in its own buffers."""
-    compiled = glowpy.compile(load_model(str(path)), backend=CpuBackend(CpuOptions(cpu=cpu)))
+    compiled = glowpy.compile(glowpy.load(path), backend=CpuBackend(CpuOptions(cpu=cpu)))
     instance = compiled.instance()
     for name, array in inputs.items():
         instance.write(name, array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from glowpy.cli.verb import Number
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import check_output_file
 
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 
 
 def _of(kind: click.ParamType[T]) -> Callable[[str], T]:
-    """A type of glowpy's own options, for those of argparse."""
+    """A type of click's options, for those of argparse."""
 
     def convert(text: str) -> T:
         try:
@@ -41,8 +41,16 @@ def _of(kind: click.ParamType[T]) -> Callable[[str], T]:
     return convert
 
 
-number = _of(Number())
-"""A number of at least 0."""
+def number(text: str) -> float:
+    """A number of at least 0, and of less than infinity."""
+    try:
+        parsed = float(text)
+    except ValueError:
+        parsed = math.nan
+    if not 0 <= parsed < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text}")
+    return parsed
+
 
 whole_number = _of(click.IntRange(1))
 """A whole number of at least 1."""

@@ -19,8 +19,9 @@ from statistics import geometric_mean, median
 import numpy as np
 
 import glowpy
-from glowpy.cli.model import load_model, random_array
-from glowpy.cli.output import print_table
+from glowpy.cli.model import load_model
+from glowpy.core.random_array import random_array
+from glowpy.support.console import print_table
 from tools.bench_command import existing_file, number, saying_errors, usable_core, whole_number
 
 Run = Callable[[], object]

@@ -23,8 +23,8 @@ from statistics import median
 
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.libjit import LIBJIT
-from glowpy.cli.output import print_json, print_table
 from glowpy.support.cache_folder import cache_folder
+from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from tools.bench_command import existing_file, saying_errors, usable_core, whole_number

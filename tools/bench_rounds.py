@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from glowpy.cli.bench_peers import Contestant
+from glowpy.benchmark.peers import Contestant
 
 __all__ = ["Clock", "Run", "interleaved", "time_once"]
 

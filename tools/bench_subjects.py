@@ -20,8 +20,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from glowpy.cli.bench_peers import Inputs
-from glowpy.cli.model import load_model, random_array
+import glowpy
+from glowpy.benchmark.peers import Inputs
+from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
 from tools.bench_command import existing_file
@@ -99,7 +100,7 @@ def prepared(name: str, folder: Path, *, small: bool, keep: bool) -> Iterator[Su
 
 
 def _file(name: str, path: Path) -> Subject:
-    function, rng = load_model(str(path)).main, np.random.default_rng(0)
+    function, rng = glowpy.load(path).main, np.random.default_rng(0)
     inputs = {port.original: random_array(port.type, rng) for port in function.inputs}
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what is wrong is in the exception

@@ -22,10 +22,9 @@ from statistics import median
 
 import glowpy
 from glowpy import CpuBackend, CpuOptions
-from glowpy.cli.bench_model import CLOCKS
-from glowpy.cli.bench_peers import Contestant
-from glowpy.cli.model import load_model
-from glowpy.cli.output import print_table
+from glowpy.benchmark.measure import CLOCKS
+from glowpy.benchmark.peers import Contestant
+from glowpy.support.console import print_table
 from tools.bench_command import number, saying_errors, whole_number
 from tools.bench_processors import processors
 from tools.bench_rounds import interleaved
@@ -42,7 +41,7 @@ _THREADS, _SESSIONS = (1, 2, 3, 7), 8
 def _contestant(subject: Subject, threads: int) -> Contestant:
     """The network with so many threads, which has run once."""
     backend = CpuBackend(CpuOptions(threads=threads))
-    compiled = glowpy.compile(load_model(str(subject.path)), backend=backend)
+    compiled = glowpy.compile(glowpy.load(subject.path), backend=backend)
     instance = compiled.instance()
     for name, array in subject.inputs.items():
         instance.write(name, array)

@@ -10,23 +10,21 @@ from typing import Literal
 
 import click
 
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.measuring.peaks import peaks_of
 from glowpy.backends.cpu.options import CpuOptions
+from glowpy.benchmark.figures import figures_of, machine_figures
+from glowpy.benchmark.measure import CLOCKS, Plan, Subject, measure, pinned
+from glowpy.benchmark.page import bench_page
+from glowpy.benchmark.peers import PEERS
+from glowpy.benchmark.trace import trace_text
 from glowpy.cli.backends import (
     backend_option,
     computing_options,
     machine_code_backend,
     settings_option,
 )
-from glowpy.cli.bench_model import CLOCKS, Plan, measure, pinned
-from glowpy.cli.bench_page import bench_page
-from glowpy.cli.bench_peers import PEERS
-from glowpy.cli.bench_report import (
-    figures_of,
-    machine_figures,
-    print_report,
-)
-from glowpy.cli.bench_trace import trace_text
+from glowpy.cli.bench_report import print_report
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_text
 from glowpy.cli.model import (
@@ -34,14 +32,15 @@ from glowpy.cli.model import (
     constants_option,
     function_option,
     input_option,
+    read_inputs,
     state_option,
 )
-from glowpy.cli.output import print_json, progress
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import warn_of_tuning
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import Number, OutputFile, Verb
+from glowpy.support.console import print_json, progress
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
@@ -173,7 +172,7 @@ def bench(
     """
     _expect_files(html, trace)
     count, chosen = _processors(threads, core, clock)
-    plan = Plan(seconds, repeat, inputs, seed, peers, ncnn_models, count, chosen, clock, passes)
+    plan = Plan(seconds, repeat, peers, ncnn_models, count, chosen, clock)
     options = replace(cpu_options, threads=count)
     own = machine_code_backend(backend, options, settings)
     twin = machine_code_backend(backend, replace(options, tune=None, timed=clock), settings)
@@ -182,7 +181,9 @@ def bench(
     opened = partial(Source, inputs=inputs, values=values)
     sources = [opened(model, shapes, constants, name, backend, state) for model in models]
     timed = twin if layers or html or trace else None
-    results = [measure(source, own, timed, peaks, plan) for source in sources]
+    results = [
+        measure(_subject(source, own, seed, passes), own, timed, peaks, plan) for source in sources
+    ]
     warn_of_tuning(own)
     machine = machine_figures(own.target, peaks, plan)
     if html is not None:
@@ -193,6 +194,19 @@ def bench(
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
         print_report(own.target, plan, results, layers=layers)
+
+
+def _subject(source: Source, backend: CpuBackend, seed: int, passes: PassOptions) -> Subject:
+    """Compiles a model, and reads its inputs or makes them. Raises as `load_model`, `compile` and `read_inputs` do."""
+    before = len(backend.tuned)
+    with progress(f"compiling {source.path}"):
+        stages = passes.compilation(source.function, backend)
+        _ = stages.compiled
+    passes.report(stages.ctx)
+    texts, ports, state = source.inputs, source.ports, source.state_ports
+    feeds = read_inputs(texts, ports, seed, source.path, state, source.known)
+    tuned = None if backend.options.tune is None else backend.tuned[before:]
+    return Subject(source.path, stages, feeds, tuned)
 
 
 def _expect_files(html: str | None, trace: str | None) -> None:

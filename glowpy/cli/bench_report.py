@@ -1,142 +1,25 @@
-"""What `glowpy bench` prints: tables for people, and figures for programs."""
+"""What `glowpy bench` prints for people: the machine, the models, and their layers."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import click
 
 from glowpy.backends.cpu.measuring.peaks import Peaks
-from glowpy.backends.cpu.strategy.explain import Explanation
 from glowpy.backends.cpu.target import CpuTarget
-from glowpy.cli.bench_model import Layer, Measured, Plan
-from glowpy.cli.bench_peers import PEERS
-from glowpy.cli.output import print_table
-from glowpy.cli.tuning import tuning_figures, tuning_text
+from glowpy.benchmark.figures import kernel_text, why
+from glowpy.benchmark.measure import Measured, Plan
+from glowpy.cli.tuning import tuning_text
+from glowpy.support.console import print_table
 from glowpy.support.cores import processor_name
 
-__all__ = [
-    "figures_of",
-    "kernel_text",
-    "layer_figures",
-    "machine_figures",
-    "print_report",
-    "why",
-]
+__all__ = ["print_report"]
 
 _GIGA = 1e9
 _BUSY = 0.97
 """A process that is alone on its processor has it for more than this share of the time."""
-
-
-def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, Any]:
-    """What the figures depend on besides the models."""
-    return {
-        "processor": processor_name(),
-        "llvm": target.machine.cpu,
-        "variant": target.variant.name,
-        "system": platform.platform(),
-        "cores": os.cpu_count(),
-        "core": plan.core,
-        "clock": plan.clock,
-        "threads": plan.threads,
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "versions": {name: text for name in ("glowpy", *PEERS) if (text := _version(name))},
-        "peak_threads": peaks.threads,
-        "gflops": peaks.flops / _GIGA,
-        "read_gbytes": {str(size): rate / _GIGA for size, rate in peaks.read},
-        "write_gbytes": {str(size): rate / _GIGA for size, rate in peaks.write},
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def figures_of(result: Measured) -> dict[str, Any]:
-    """All that was measured of a model. Seconds are seconds, shares are between 0 and 1."""
-    tuning = {} if result.tuned is None else {"tuning": tuning_figures(result.tuned)}
-    return {
-        "model": result.path,
-        "seconds": {"median": result.median, "p95": result.p95, "runs": len(result.samples())},
-        "macs": result.macs,
-        "direct_macs": result.direct_macs,
-        "bytes": sum(effort.bytes for effort in result.efforts),
-        "gflops": result.flops / _GIGA,
-        "direct_gflops": result.direct_flops / _GIGA,
-        "gbytes": result.bandwidth / _GIGA,
-        "roof_seconds": result.least,
-        "roof": result.share_of_roof,
-        "busy": result.busy,
-        "vs": {
-            name: {"seconds": seconds, "ratio": result.ratio(name)}
-            for name, seconds in result.peers.items()
-        },
-        "missing": result.missing,
-        **tuning,
-        "instrumented_seconds": result.instrumented,
-        "layers": [layer_figures(layer) for layer in result.layers],
-    }
-
-
-def layer_figures(layer: Layer) -> dict[str, Any]:
-    """All that was measured of a run of instructions."""
-    return {
-        "name": layer.name,
-        "origin": layer.origin,
-        "kernel": layer.kernel,
-        "fused": layer.fused,
-        "start": layer.start,
-        "seconds": layer.seconds,
-        "macs": layer.effort.macs,
-        "direct_macs": layer.effort.direct_macs,
-        "bytes": layer.effort.bytes,
-        "gflops": layer.flops / _GIGA,
-        "direct_gflops": layer.direct_flops / _GIGA,
-        "gbytes": layer.bandwidth / _GIGA,
-        "roof_seconds": layer.least,
-        "roof": layer.share_of_roof,
-        "bound": layer.bound,
-        "decision": dict(layer.explanation.decision) if layer.explanation else {},
-        "declined": dict(layer.declined),
-        "why": why(layer),
-    }
-
-
-def why(layer: Layer) -> str:
-    """What was decided about a layer, what its inner loop waits for, and what else was not done for which reason."""
-    declined = [f"not by {name}: {reason}" for name, reason in layer.declined.items()]
-    return "; ".join([*_decided(layer.explanation), *declined])
-
-
-def _decided(explanation: Explanation | None) -> list[str]:
-    """One text on a product; none on anything else."""
-    if explanation is None:
-        return []
-    texts = [explanation.tile] if explanation.tile else []
-    texts += [
-        f"{name} {value}"
-        for name, value in explanation.decision.items()
-        if value and name not in ("tile_pixels", "tile_vectors")
-    ]
-    texts.append(f"{explanation.units} units")
-    if explanation.tuned:
-        texts.insert(0, "tuned")
-    for row in explanation.rows:
-        if row.in_use:
-            best = explanation.rows[0].cycles or 1.0
-            more = f" (+{row.cycles / best - 1:.1%})" if row.cycles > best else ""
-            texts += [f"{row.cycles:,.0f} cycles{more}", f"waits for {row.limit}"]
-    return [", ".join(texts)]
 
 
 def print_report(
@@ -247,10 +130,3 @@ def _print_layers(result: Measured) -> None:
     decided = [[layer.name, text] for layer in result.layers if (text := why(layer))]
     if decided:
         print_table("", ["layer", "decided"], decided, whole=True)
-
-
-def kernel_text(layer: Layer) -> str:
-    """The kernel of a layer, and what is computed in the same loop: each once, with how often it is there."""
-    counts = Counter(layer.fused)
-    others = [name if count == 1 else f"{count} {name}" for name, count in counts.items()]
-    return " + ".join([layer.kernel, *others])

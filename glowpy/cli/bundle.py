@@ -28,13 +28,13 @@ from glowpy.cli.backends import (
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import constants_option, load_model, state_option
-from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
-from glowpy.cli.tuning import tuning_figures, tuning_of, tuning_text
+from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
+from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem
 
@@ -228,7 +228,7 @@ def _check(models: Module | dict[str, Module], directory: Path, as_json: bool) -
 
 def _print_json(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
     target = read_bundle(written.directory).manifest["target"]
-    tuning = {} if tuned is None else {"tuning": tuning_figures(tuned)}
+    tuning = {} if tuned is None else {"tuning": [product.figures for product in tuned]}
     print_json(
         {
             "directory": str(written.directory),

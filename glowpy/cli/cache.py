@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Bytes, Verb, VerbGroup
 from glowpy.support.cache import damaged_files
 from glowpy.support.cache_folder import (
@@ -24,6 +23,7 @@ from glowpy.support.cache_folder import (
     set_cache_limit,
     why_off,
 )
+from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 

@@ -16,11 +16,11 @@ from glowpy.cli.model import (
     is_text,
     load_model,
 )
-from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.shapes import parse_shapes, shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
 from glowpy.importer.onnx.survey import read_with_problems
+from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = ["check"]

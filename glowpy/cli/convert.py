@@ -14,18 +14,19 @@ from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.files import constants_file, write_network
-from glowpy.cli.model import Source, constants_option, function_option, random_array
-from glowpy.cli.output import print_json, progress
+from glowpy.cli.model import Source, constants_option, function_option
 from glowpy.cli.samples import read_samples
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.random_array import random_array
 from glowpy.graph.function import Function
 from glowpy.quantization.conversion import Conversion
 from glowpy.quantization.fidelity import Fidelity, decibels_text, runner
 from glowpy.quantization.halves import halve, output_fidelities
 from glowpy.quantization.profiling import Sample
+from glowpy.support.console import print_json, progress
 from glowpy.support.errors import UserError
 
 __all__ = ["DECIBELS", "convert"]

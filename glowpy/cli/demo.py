@@ -15,16 +15,17 @@ import numpy as np
 
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.cli.backends import backend_option
-from glowpy.cli.compare import Difference, compare
 from glowpy.cli.files import write_text
-from glowpy.cli.model import load_model, random_array
-from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.model import load_model
 from glowpy.cli.verb import OutputFolder, Verb
+from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
+from glowpy.debugging.compare import Difference, compare
 from glowpy.engine import compilation, compile
 from glowpy.importer.onnx.random_weights import with_random_weights
 from glowpy.importer.onnx.reference import packaged_network, packaged_networks
 from glowpy.recipe import Compilation, Stage
+from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.output_files import make_output_folder, write_output_file
 from glowpy.support.timing import fastest
 

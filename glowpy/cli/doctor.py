@@ -13,7 +13,6 @@ from glowpy.backends.cpu.libjit import LIBJIT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.variant import Variant
-from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -23,6 +22,7 @@ from glowpy.llvm.machine import LLVM_VERSION
 from glowpy.plugins import missing_pieces, name_fault, operator_packages, plugins
 from glowpy.support.cache import damaged_files
 from glowpy.support.cache_folder import cache_files, cache_folder, cache_limit, why_off, write_fault
+from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import GlowError, UserError
 
 __all__ = ["doctor"]

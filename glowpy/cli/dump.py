@@ -22,7 +22,6 @@ from glowpy.cli.model import (
     load_model,
     state_option,
 )
-from glowpy.cli.output import progress
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
@@ -33,6 +32,7 @@ from glowpy.graph.dot import print_dot, render_svg
 from glowpy.graph.function import Module
 from glowpy.graph.printer import print_module
 from glowpy.recipe import Compilation, Stage
+from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 
 __all__ = ["dump"]

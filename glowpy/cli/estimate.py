@@ -7,11 +7,12 @@ from dataclasses import asdict
 import click
 import numpy as np
 
-from glowpy.cli.model import Source, random_array
-from glowpy.cli.output import print_json, print_table, progress
+from glowpy.cli.model import Source
+from glowpy.core.random_array import random_array
 from glowpy.quantization.estimate import Estimate, LayerEstimate, estimate
 from glowpy.quantization.method import Method
 from glowpy.quantization.options import Options
+from glowpy.support.console import print_json, print_table, progress
 
 __all__ = ["print_estimate"]
 

@@ -11,11 +11,11 @@ from glowpy.cli.model import (
     function_option,
     load_model,
 )
-from glowpy.cli.output import progress
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.exporter import save
+from glowpy.support.console import progress
 
 __all__ = ["export"]
 

@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import click
 import numpy as np
 
+from glowpy.core.array_file import plain
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.exporter import save
@@ -23,15 +24,12 @@ from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
 
 __all__ = [
-    "as_codes",
     "constants_file",
-    "plain",
     "read_array",
     "read_arrays",
     "read_constants",
     "read_named_constants",
     "read_text",
-    "write_array",
     "write_constants",
     "write_named_constants",
     "write_network",
@@ -119,29 +117,12 @@ def _named(array: Array) -> Array:
     return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
-def plain(array: Array) -> Array:
-    """Codes as bytes, for numpy saves some of them so that it cannot read them back; strings without pickling."""
-    if array.dtype.kind in "OU":
-        return array.astype(np.str_)
-    return array.view(np.uint8) if ElemKind.of(array.dtype).is_code else array
-
-
-def as_codes(array: Array, kind: ElemKind) -> Array:
-    """Bytes as the codes that they were saved of, if `kind` is one of codes; any other array as it is."""
-    return array.view(kind.dtype) if kind.is_code and array.dtype.str in ("|u1", "|V1") else array
-
-
 def write_text(path: str | Path, text: str) -> None:
     """Writes a file, or standard output for `-`. Raises UserError where that is impossible."""
     if path == "-":
         click.echo(text, nl=False)
     else:
         write_output_file(path, lambda file: file.write(text.encode()))
-
-
-def write_array(path: str | Path, array: Array) -> None:
-    """Writes a .npy file. Raises UserError where that is impossible."""
-    write_output_file(path, lambda file: np.save(file, plain(array), allow_pickle=False))
 
 
 def write_constants(path: str | Path, constants: Iterable[Constant]) -> None:

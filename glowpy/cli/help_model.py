@@ -9,11 +9,11 @@ import click
 
 from glowpy.cli.host_inputs import FILES, must_be_given
 from glowpy.cli.model import load_model, open_onnx
-from glowpy.cli.output import print_json, print_table
 from glowpy.graph.node import Storage
 from glowpy.graph.state import Declared
 from glowpy.importer import HostInfo, HostModel, OnnxModel, ValueInfo
 from glowpy.importer.onnx.signature import computed_dims
+from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import UserError
 from glowpy.support.remedies import remedied, spelled_dims
 from glowpy.support.symbolic import Dim, UndecidedError, symbol

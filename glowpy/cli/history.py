@@ -22,7 +22,6 @@ from glowpy.cli.model import (
     load_model,
     state_option,
 )
-from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
@@ -30,6 +29,7 @@ from glowpy.cli.verb import Verb
 from glowpy.history import Event, History, histories
 from glowpy.recipe import Compilation
 from glowpy.steps import Change, Step
+from glowpy.support.console import print_json, print_table, progress
 
 __all__ = ["history"]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.cli.files import as_codes, read_array, read_arrays, read_text
-from glowpy.cli.model import random_array, say_assumed
+from glowpy.cli.files import read_array, read_arrays, read_text
+from glowpy.cli.model import say_assumed
 from glowpy.cli.shapes import Dims, Shapes
+from glowpy.core.array_file import as_codes
+from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer import HostInfo

@@ -13,15 +13,17 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from glowpy.cli.files import as_codes, read_array, read_arrays, read_constants, read_text
+from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
 from glowpy.cli.samples import sample_shapes
 from glowpy.cli.shapes import Dims, Shapes, parse_shapes
 from glowpy.cli.values import parse_values
+from glowpy.core.array_file import as_codes
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
+from glowpy.core.random_array import random_array
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
-from glowpy.core.type import Shape, Type
+from glowpy.core.type import Shape
 from glowpy.engine import backend_class, known_nodes
 from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
@@ -48,7 +50,6 @@ __all__ = [
     "load_model",
     "open_onnx",
     "parse_state",
-    "random_array",
     "read_inputs",
     "say_assumed",
     "state_option",
@@ -375,16 +376,6 @@ def choose_function(module: Module, name: str) -> Function:
     raise UserError(
         f"the model has {len(networks)} functions: {names}", note="choose with --function"
     )
-
-
-def random_array(type: Type, rng: np.random.Generator) -> Array:
-    """Elements to try a network with: floats from [0, 1), integers and booleans 0 or 1.
-
-    So small an integer is a legal index nearly everywhere. Open dimensions are as large as is likely.
-    """
-    if type.kind.has_fractions:
-        return np.asarray(rng.random(type.likely), type.kind.dtype)
-    return rng.integers(0, 2, type.likely).astype(type.kind.dtype)
 
 
 def read_inputs(

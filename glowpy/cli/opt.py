@@ -11,12 +11,12 @@ from glowpy.cli.completion import Items, beginning, complete_file, complete_targ
 from glowpy.cli.files import read_constants, read_text
 from glowpy.cli.model import constants_option
 from glowpy.cli.opt_driver import OptDriver
-from glowpy.cli.output import print_table
 from glowpy.cli.pass_options import PassOptions, pass_options, summary_of
 from glowpy.cli.verb import Verb
 from glowpy.passes import Pass
 from glowpy.pipeline_file import print_recipe
 from glowpy.recipe import check_disabled, recipe_of
+from glowpy.support.console import print_table
 from glowpy.support.errors import UserError
 
 __all__ = ["opt"]

@@ -11,13 +11,13 @@ import click
 from glowpy.cli.backends import backend_option
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import Source, constants_option, function_option
-from glowpy.cli.output import print_json, progress
 from glowpy.cli.samples import Samples, read_samples
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
 from glowpy.quantization.profile import Profile
 from glowpy.quantization.profiling import GROWTH, RECENT, Profiler, located
+from glowpy.support.console import print_json, progress
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.memory import peak_memory

@@ -13,7 +13,6 @@ from glowpy.cli.conversion import node_figures, print_conversion, print_unwritte
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
 from glowpy.cli.model import Source, constants_option, function_option
-from glowpy.cli.output import print_json, progress
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
@@ -23,6 +22,7 @@ from glowpy.quantization.inspect import inspect
 from glowpy.quantization.method import AtRunTime, ByProfile, Method, WeightsOnly
 from glowpy.quantization.options import Options
 from glowpy.quantization.profile import Profile
+from glowpy.support.console import print_json, progress
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize"]

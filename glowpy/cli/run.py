@@ -19,12 +19,6 @@ from glowpy.cli.backends import (
     computing_options,
     settings_option,
 )
-from glowpy.cli.compare import (
-    CHECKERS,
-    compare,
-    expected_outputs,
-    interpreted,
-)
 from glowpy.cli.completion import complete_file
 from glowpy.cli.help_model import print_model
 from glowpy.cli.model import (
@@ -36,8 +30,6 @@ from glowpy.cli.model import (
     read_inputs,
     state_option,
 )
-from glowpy.cli.observers import DumpObserver, Observers, PrintObserver
-from glowpy.cli.output import progress
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
@@ -51,10 +43,18 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.debugging.compare import (
+    CHECKERS,
+    compare,
+    expected_outputs,
+    interpreted,
+)
+from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
 from glowpy.importer import HostModel, RoundsError, ValueNeededError, by_rounds
+from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbols_of
 

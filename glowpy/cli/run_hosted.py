@@ -10,16 +10,16 @@ import numpy as np
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.cli.host_inputs import read_host_inputs
-from glowpy.cli.observers import Observers
-from glowpy.cli.output import progress
 from glowpy.cli.run_report import HALVES, Run
 from glowpy.cli.shapes import parse_shapes
 from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
+from glowpy.debugging.observers import Observers
 from glowpy.executable import Observer
 from glowpy.importer import HostModel
 from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.session import InferenceSession
+from glowpy.support.console import progress
 
 __all__ = ["run_hosted"]
 

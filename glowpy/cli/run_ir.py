@@ -9,14 +9,14 @@ from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.cli.files import read_named_constants, read_text
 from glowpy.cli.model import read_inputs
-from glowpy.cli.observers import Observers
-from glowpy.cli.output import progress
 from glowpy.cli.run_report import Run
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
+from glowpy.debugging.observers import Observers
 from glowpy.engine import known_instructions
 from glowpy.executable import Observer
 from glowpy.ir.parser import parse_irfunction
+from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.text_program import program_of_text
 

@@ -14,13 +14,14 @@ import click
 import numpy as np
 
 from glowpy.backends.cpu.measuring.tuning import Tuned
-from glowpy.cli.compare import Difference, Interpret
-from glowpy.cli.files import plain, write_array, write_text
-from glowpy.cli.output import print_json, print_table
-from glowpy.cli.tuning import tuning_figures, tuning_text
+from glowpy.cli.files import write_text
+from glowpy.cli.tuning import tuning_text
+from glowpy.core.array_file import plain, write_array
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.debugging.compare import Difference, Interpret
 from glowpy.quantization.fidelity import decibels_text
+from glowpy.support.console import print_json, print_table
 from glowpy.support.names import UniqueNames, file_stem
 from glowpy.support.output_files import make_output_folder, write_output_file
 
@@ -192,7 +193,7 @@ def _print_json(report: RunReport) -> None:
         "outputs": outputs,
     }
     if report.tuned is not None:
-        figures["tuning"] = tuning_figures(report.tuned)
+        figures["tuning"] = [product.figures for product in report.tuned]
     if report.checked_with:
         figures["checked_with"] = report.checked_with
         figures["differences"] = [

@@ -8,8 +8,8 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.presets import PRESETS
 from glowpy.backends.cpu.target import resolve_target
 from glowpy.backends.cpu.variant import VARIANTS
-from glowpy.cli.output import print_json, print_table
 from glowpy.cli.verb import Verb
+from glowpy.support.console import print_json, print_table
 
 __all__ = ["targets"]
 

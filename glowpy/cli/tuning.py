@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -12,7 +11,7 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.support.cache_folder import cache_folder, why_off
 
-__all__ = ["tuning_figures", "tuning_of", "tuning_text", "warn_of_tuning"]
+__all__ = ["tuning_of", "tuning_text", "warn_of_tuning"]
 
 _LEAST_BUSY = 0.9
 """What is measured alone on its processor has it for more than this share of the time."""
@@ -58,21 +57,3 @@ def tuning_text(tuned: Sequence[Tuned]) -> str:
         return f"{text}; all are computed as without --tune"
     verb = "is" if len(changed) == 1 else "are"
     return f"{text}; {len(changed)} {verb} computed in another way, up to {max(changed):.0%} faster"
-
-
-def tuning_figures(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:
-    """For JSON: each product, the ways that were tried, and which is taken."""
-    return [
-        {
-            "name": one.name,
-            "product": one.product,
-            "kept": one.kept,
-            "gain": one.gain,
-            "taken": one.taken,
-            "tried": [
-                {"way": way, "seconds": seconds}
-                for way, seconds in zip(one.ways, one.seconds, strict=True)
-            ],
-        }
-        for one in tuned
-    ]

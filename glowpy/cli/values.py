@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from glowpy.cli.files import as_codes, read_array
+from glowpy.cli.files import read_array
+from glowpy.core.array_file import as_codes
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.signature import ValueInfo

@@ -9,8 +9,8 @@ import click
 
 from glowpy.backends.cpu.bundle.link import MissingToolError
 from glowpy.bundling.verify import Verification, verify_bundle
-from glowpy.cli.output import print_json, print_table, progress
 from glowpy.cli.verb import Verb
+from glowpy.support.console import print_json, print_table, progress
 
 __all__ = ["verify"]
 

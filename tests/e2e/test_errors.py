@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from glowpy.cli.compare import Interpret, expected_outputs
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
+from glowpy.debugging.compare import Interpret, expected_outputs
 from glowpy.graph.function import Module
 
 Arrays = dict[str, Array]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glowpy import CompileOptions, CpuBackend, CpuOptions, Module
-from glowpy.cli.model import random_array
+from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation, compile
 from glowpy.graph.parser import parse_module

@@ -10,13 +10,8 @@ import pytest
 
 import glowpy
 from glowpy.bundling.verify import _compare
-from glowpy.cli.files import (
-    as_codes,
-    read_array,
-    read_constants,
-    write_array,
-    write_constants,
-)
+from glowpy.cli.files import read_array, read_constants, write_constants
+from glowpy.core.array_file import as_codes, write_array
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type

@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from glowpy.cli.bench_peers import Contestant
+from glowpy.benchmark.peers import Contestant
 from glowpy.core.tensor import Array
 from tools import bench, bench_extents, bench_opening, bench_threads
 from tools.bench import main, parse, prepare, table

@@ -16,10 +16,10 @@ from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.measuring.jitdump import jitdump_path
 from glowpy.backends.cpu.measuring.perf_map import perf_map_path
-from glowpy.cli.observers import _range
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
+from glowpy.debugging.observers import _range
 from glowpy.graph.function import Module
 from glowpy.ir.inst import Instruction
 from glowpy.support.symbolic import symbol

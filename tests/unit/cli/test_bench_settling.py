@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from glowpy.cli import bench_model
+from glowpy.benchmark import measure as measure_module
 from glowpy.cli.files import write_constants
 from glowpy.graph.printer import print_module
 from tests.bundles.networks import glow, network
@@ -25,21 +25,21 @@ def test_other_threads_come_to_rest(busy: int, waits: int, monkeypatch: pytest.M
         return min(now[0], busy * 0.02)
 
     clocks = SimpleNamespace(perf_counter=lambda: now[0], process_time=used, sleep=sleep)
-    monkeypatch.setattr(bench_model, "time", clocks)
-    bench_model._settle()
+    monkeypatch.setattr(measure_module, "time", clocks)
+    measure_module._settle()
     assert naps[0] in (waits, waits + 1)
 
 
 def test_nothing_is_timed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
-    timed = bench_model._runs
+    timed = measure_module._runs
 
     def runs(*arguments: Any) -> list[float]:
         events.append("timed")
         return timed(*arguments)
 
-    monkeypatch.setattr(bench_model, "_settle", lambda: events.append("settled"))
-    monkeypatch.setattr(bench_model, "_runs", runs)
+    monkeypatch.setattr(measure_module, "_settle", lambda: events.append("settled"))
+    monkeypatch.setattr(measure_module, "_runs", runs)
     path, constants = tmp_path / "net.glow", tmp_path / "net.npz"
     module = network("mlp")
     path.write_text(print_module(module))

@@ -21,11 +21,12 @@ from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.measuring import peaks as peaks_module
 from glowpy.backends.cpu.measuring.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.measuring.roofline import efforts
+from glowpy.benchmark import ncnn as ncnn_module
+from glowpy.benchmark import peers as peers_module
+from glowpy.benchmark.measure import Measured
+from glowpy.benchmark.ncnn import Ncnn
+from glowpy.benchmark.plots import roofline
 from glowpy.cli import bench as bench_verb
-from glowpy.cli import bench_ncnn, bench_peers
-from glowpy.cli.bench_model import Measured
-from glowpy.cli.bench_ncnn import Ncnn
-from glowpy.cli.bench_plots import roofline
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import parse_type
@@ -329,14 +330,14 @@ def test_runtimes_without_figures(model: Path, monkeypatch: pytest.MonkeyPatch) 
         raise ImportError(name)
 
     with monkeypatch.context() as without:
-        without.setattr(bench_peers, "import_module", imported)
+        without.setattr(peers_module, "import_module", imported)
         assert "ncnn has no figure: ncnn is not installed; pip install ncnn" in bench(
             str(model), "--vs", "ncnn"
         )
-    wrong = bench_peers.Contestant(
+    wrong = peers_module.Contestant(
         "onnxruntime", lambda: None, lambda: [np.zeros((1, 10), np.float32)]
     )
-    monkeypatch.setitem(bench_peers.PEERS, "onnxruntime", lambda *arguments: wrong)
+    monkeypatch.setitem(peers_module.PEERS, "onnxruntime", lambda *arguments: wrong)
     missing = figures(str(model), "--vs", "onnxruntime")["missing"]
     assert missing["onnxruntime"].startswith("its outputs differ from ours by 0.")
 
@@ -431,12 +432,12 @@ def test_ncnn_computes_in_f32_and_says_what_fails(monkeypatch: pytest.MonkeyPatc
 def test_pnnx_may_fail(
     code: str, reason: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_peers, "import_module", lambda name: SimpleNamespace())
-    monkeypatch.setattr(bench_ncnn, "find_spec", lambda name: None)
+    monkeypatch.setattr(peers_module, "import_module", lambda name: SimpleNamespace())
+    monkeypatch.setattr(ncnn_module, "find_spec", lambda name: None)
     missing = figures(str(model), "--vs", "ncnn")["missing"]
     assert missing["ncnn"].startswith("ncnn reads no ONNX: expected small.param and small.bin")
-    monkeypatch.setattr(bench_ncnn, "find_spec", lambda name: name)
-    monkeypatch.setattr(bench_ncnn, "_CONVERT", code)
+    monkeypatch.setattr(ncnn_module, "find_spec", lambda name: name)
+    monkeypatch.setattr(ncnn_module, "_CONVERT", code)
     missing = figures(str(model), "--vs", "ncnn")["missing"]
     assert missing["ncnn"] == f"pnnx cannot convert the model: {reason}"
 

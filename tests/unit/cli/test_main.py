@@ -13,7 +13,7 @@ import pytest
 from onnx import parser
 
 from glowpy.cli import main
-from glowpy.cli.output import print_table
+from glowpy.support.console import print_table
 from glowpy.support.errors import InternalError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import parser
 
-from glowpy.cli.compare import Difference, compare
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
+from glowpy.debugging.compare import Difference, compare
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>

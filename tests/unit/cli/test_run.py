@@ -272,7 +272,7 @@ def test_every_output_must_be_right(
         scaled = zip(right.items(), factors, strict=True)
         return {name: (array * factor).astype(np.float32) for (name, array), factor in scaled}
 
-    monkeypatch.setattr("glowpy.cli.compare.evaluate_reference", reference)
+    monkeypatch.setattr("glowpy.debugging.compare.evaluate_reference", reference)
     out = io.StringIO()
     argv = ["run", str(tmp_path / "net.onnx"), "--input", f"x={tmp_path / 'x.npy'}", "--json"]
     assert run([*argv, "--check-with", "reference"], io.StringIO(), out) == status
@@ -290,7 +290,7 @@ def test_what_another_runtime_cannot_run_is_no_bug(
         raise RuntimeError("the opset is too new")
 
     monkeypatch.setattr("onnxruntime.InferenceSession", fail)
-    monkeypatch.setattr("glowpy.cli.compare.evaluate_reference", fail)
+    monkeypatch.setattr("glowpy.debugging.compare.evaluate_reference", fail)
     out = io.StringIO()
     argv = ["run", str(tmp_path / "net.onnx"), "--check-with", checker]
     assert run(argv, io.StringIO(), out) == 1

@@ -12,8 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from glowpy.cli.compare import compare
 from glowpy.cli.main import run
+from glowpy.debugging.compare import compare
 from tests.onnx.host_models import FLOAT, INT64, ML, STRING, model, sequence, tagger, tensor, typed
 
 MAPS = helper.make_map_type_proto(INT64, helper.make_tensor_type_proto(FLOAT, None))

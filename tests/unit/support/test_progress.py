@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 
 import glowpy
 from glowpy.cli.main import run
-from glowpy.cli.output import progress
 from glowpy.core.tensor import LARGE
+from glowpy.support.console import progress
 from glowpy.support.progress import report, reporting
 from tests.onnx.comparison import graph_model, info
 

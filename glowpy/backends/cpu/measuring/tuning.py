@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from glowpy.backend import Operation
 from glowpy.backends.cpu.strategy.depthwise import DepthwiseDecision
@@ -76,6 +76,19 @@ class Tuned:
     def gain(self) -> float:
         """The part of the time that the model's way takes that is saved."""
         return 1 - self.seconds[self.taken] / self.seconds[0]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The product for JSON: the ways that were tried, and which is taken."""
+        tried = zip(self.ways, self.seconds, strict=True)
+        return {
+            "name": self.name,
+            "product": self.product,
+            "kept": self.kept,
+            "gain": self.gain,
+            "taken": self.taken,
+            "tried": [{"way": way, "seconds": seconds} for way, seconds in tried],
+        }
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from glowpy.cli.bench_model import Measured
-from glowpy.cli.bench_plots import bar, memory, roofline
-from glowpy.cli.bench_report import kernel_text, why
+from glowpy.benchmark.figures import kernel_text, why
+from glowpy.benchmark.measure import Measured
+from glowpy.benchmark.plots import bar, memory, roofline
 from glowpy.support.html_page import Content, element, page, table
 
 __all__ = ["bench_page"]

@@ -1,7 +1,7 @@
 """ncnn for `glowpy bench --vs`: what its converter pnnx makes of an ONNX file, and how that is loaded, run and read.
 
 ncnn reads no ONNX, and ends the process where it runs a graph that it could not read. So another process tries the
-graph first, and what becomes of that is reported: `python -m glowpy.cli.bench_ncnn NAME.param NAME.bin INPUTS.npz`.
+graph first, and what becomes of that is reported: `python -m glowpy.benchmark.ncnn NAME.param NAME.bin INPUTS.npz`.
 """
 
 from __future__ import annotations

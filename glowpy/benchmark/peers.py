@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glowpy.cli.bench_ncnn import Ncnn, ncnn_files
+from glowpy.benchmark.ncnn import Ncnn, ncnn_files
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
 

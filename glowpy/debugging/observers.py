@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from glowpy.cli.files import write_array
+from glowpy.core.array_file import write_array
 from glowpy.core.tensor import Array
 from glowpy.executable import Observer
 from glowpy.ir.inst import Instruction

@@ -28,22 +28,21 @@ from glowpy.backends.cpu.measuring.peaks import Peaks
 from glowpy.backends.cpu.measuring.roofline import Effort, efforts
 from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.backends.cpu.strategy.explain import Explanation
-from glowpy.cli.bench_peers import Contestant, loaded, nothing
-from glowpy.cli.compare import compare
-from glowpy.cli.model import Source, is_text, read_inputs
-from glowpy.cli.output import progress
-from glowpy.cli.pass_options import PassOptions
+from glowpy.benchmark.peers import Contestant, loaded, nothing
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
+from glowpy.debugging.compare import compare
 from glowpy.engine import compilation
 from glowpy.executable import CompiledFunction
 from glowpy.graph.work import called_multiply_adds
+from glowpy.recipe import Compilation, state_ports
+from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report
 from glowpy.support.symbolic import symbols_of
 
-__all__ = ["CLOCKS", "Layer", "Measured", "Plan", "measure", "pinned"]
+__all__ = ["CLOCKS", "Layer", "Measured", "Plan", "Subject", "measure", "pinned"]
 
 Clock = Callable[[], float]
 CLOCKS: Mapping[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -65,26 +64,37 @@ class Plan:
     Attributes:
         seconds: That every contestant runs at least.
         repeat: How often it runs at least.
-        inputs: What --input says.
-        seed: For inputs that it says nothing of, which are random.
         peers: Other runtimes.
         ncnn_models: Where ncnn finds models.
         threads: How many threads compute, of other runtimes too.
         core: What the process is pinned to; None for wherever it may run.
         clock: A name of CLOCKS.
-        passes: Which passes happen, and what is shown of them.
     """
 
     seconds: float
     repeat: int
-    inputs: tuple[str, ...]
-    seed: int
     peers: tuple[str, ...]
     ncnn_models: Path | None
     threads: int
     core: int | None
     clock: str
-    passes: PassOptions = field(default_factory=PassOptions)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is timed.
+
+    Attributes:
+        path: The file.
+        stages: Its compilation.
+        feeds: Arrays for its inputs and variables, by name.
+        tuned: What is known of its products; None unless --tune asked for it.
+    """
+
+    path: str
+    stages: Compilation
+    feeds: Mapping[str, Array]
+    tuned: Sequence[Tuned] | None = None
 
 
 @dataclass(frozen=True)
@@ -274,33 +284,28 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def measure(
-    source: Source, backend: CpuBackend, twin: CpuBackend | None, peaks: Peaks, plan: Plan
+    subject: Subject, backend: CpuBackend, twin: CpuBackend | None, peaks: Peaks, plan: Plan
 ) -> Measured:
-    """Compiles a model and times it.
+    """Times a model.
 
     Args:
-        source: The model.
+        subject: The model.
         backend: What it is compiled by.
         twin: The same with the option `timed`; None for no layers.
         peaks: Of this machine.
         plan: How long, and beside what.
 
-    Raises as `load_model` and `compile` do.
+    Raises as `compile` does.
     """
-    before = len(backend.tuned)
-    with progress(f"compiling {source.path}"):
-        stages = plan.passes.compilation(source.function, backend)
+    stages, feeds = subject.stages, subject.feeds
+    with progress(f"compiling {subject.path}"):
         program, compiled = stages.program, stages.compiled
         timed = None if twin is None else twin.compile(program, CompileOptions())
-        called = called_multiply_adds(compilation(source.function, backend).optimized)
-    plan.passes.report(stages.ctx)
-    feeds = read_inputs(
-        *(plan.inputs, source.ports, plan.seed, source.path, source.state_ports, source.known)
-    )
+        called = called_multiply_adds(compilation(stages.function, backend).optimized)
     extents = _extents(compiled, feeds)
     costs, variant = efforts(program, extents), backend.target.variant
     result = Measured(
-        source.path,
+        subject.path,
         plan.threads,
         called + sum(effort.macs for effort in costs),
         called + sum(effort.direct_macs for effort in costs),
@@ -309,18 +314,17 @@ def measure(
         {kind.value: peaks.flops_of(kind, variant) for kind in _multiplied(costs)},
         costs,
         sum(effort.least(peaks, variant) for effort in costs),
+        tuned=subject.tuned,
     )
-    if backend.options.tune is not None:
-        result.tuned = backend.tuned[before:]
     own = _contestant(_OWN, compiled, feeds, extents)
     contestants = [own]
     stamps: list[_Stamps] = []
-    with pinned(plan.core), progress(f"timing {source.path}"):
+    with pinned(plan.core), progress(f"timing {subject.path}"):
         if isinstance(timed, JitFunction):
             note = partial(_note, timed, stamps)
             contestants.append(_contestant(_TWIN, timed, feeds, extents, note))
         own.run()
-        contestants += _peers(source, feeds, own, plan, result)
+        contestants += _peers(subject, own, plan, result)
         _time(contestants, plan, result)
     if stamps:
         result.layers = _layers(result, stamps, backend, plan.clock)
@@ -384,19 +388,18 @@ def _contestant(
     return Contestant(name, instance.run, outputs, before, after)
 
 
-def _peers(
-    source: Source, feeds: Mapping[str, Array], own: Contestant, plan: Plan, result: Measured
-) -> Iterator[Contestant]:
+def _peers(subject: Subject, own: Contestant, plan: Plan, result: Measured) -> Iterator[Contestant]:
     """The other runtimes that compute what glowpy computes; notes why others have no figure."""
-    inputs = {port.name: feeds[port.name] for port in source.ports}
+    function = subject.stages.function
+    inputs = {port.original: subject.feeds[port.original] for port in function.parameters}
     expected = {str(index): array for index, array in enumerate(own.outputs())}
     for name in plan.peers:
         try:
-            if is_text(source.path):
+            if not subject.path.endswith(".onnx"):
                 raise UserError(f"{name} runs ONNX files only")
-            if source.state_ports:
+            if state_ports(function):
                 raise UserError(f"{name} keeps no state between runs: leave out --state")
-            peer = loaded(name, Path(source.path), inputs, result.threads, plan.ncnn_models)
+            peer = loaded(name, Path(subject.path), inputs, result.threads, plan.ncnn_models)
         except UserError as error:
             notes = [note for one in error.diagnostics for note in (one.message, one.note) if note]
             result.missing[name] = "; ".join(notes)

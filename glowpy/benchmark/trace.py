@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glowpy.cli.bench_model import Measured
-from glowpy.cli.bench_report import layer_figures
+from glowpy.benchmark.figures import layer_figures
+from glowpy.benchmark.measure import Measured
 
 __all__ = ["trace_text"]
 
