@@ -1,14 +1,14 @@
 """Readers of model formats: files in, modules out."""
 
+from glowpy.importer.kit.found import count_output
+from glowpy.importer.kit.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
 from glowpy.importer.onnx.contrib.schemas import operator_schemas
-from glowpy.importer.onnx.found import count_output
 from glowpy.importer.onnx.given_elements import Given, external_reader
 from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
 from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.indices import checks_among, raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
-from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.registry import registered as imported_operators
 from glowpy.importer.onnx.signature import ValueInfo, inferred_outputs
 from glowpy.importer.onnx.source import read_proto

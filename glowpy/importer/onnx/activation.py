@@ -8,8 +8,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, reshape
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.moves import convert, reshape
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

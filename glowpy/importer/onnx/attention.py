@@ -8,10 +8,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape, normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, filled, full, reshape
+from glowpy.importer.kit.moves import convert, filled, full, reshape
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.indices import check_places
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import is_at_most, product, static
 

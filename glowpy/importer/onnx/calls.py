@@ -17,6 +17,10 @@ from glowpy.engine import evaluate
 from glowpy.graph.calls import in_place_of_loop
 from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import LoopNode
+from glowpy.importer.kit.bounds import bounds_of
+from glowpy.importer.kit.moves import concat, filled, reshape, slice_axis, transpose
+from glowpy.importer.kit.needs import RoundsError, ValueNeededError, value_needed
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.bodies import (
     check_branches,
     check_rounds,
@@ -27,21 +31,8 @@ from glowpy.importer.onnx.bodies import (
     scan_directions,
     scan_numbers,
 )
-from glowpy.importer.onnx.bounds import bounds_of
-from glowpy.importer.onnx.data_movement import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
-from glowpy.importer.onnx.node import (
-    Item,
-    OnnxNode,
-    RoundsError,
-    SubgraphError,
-    SymbolicTensor,
-    TensorSequence,
-    Value,
-    ValueNeededError,
-    from_onnx,
-    value_needed,
-)
+from glowpy.importer.onnx.node import Item, OnnxNode, SubgraphError, TensorSequence, from_onnx
 from glowpy.importer.onnx.signature import value_info
 from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike, undone_on_error
 from glowpy.support.errors import UserError

@@ -7,8 +7,9 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert
-from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.importer.kit.moves import convert
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode
 from glowpy.support.errors import UserError
 
 __all__ = ["to_codes"]

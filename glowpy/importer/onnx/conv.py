@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import sum_type
@@ -11,29 +10,21 @@ from glowpy.core.shape import is_same, is_same_shape
 from glowpy.core.type import Shape, Type
 from glowpy.graph.infer import infer_types
 from glowpy.graph.nodes_gen import ConvolutionNode
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     full,
     reshape,
     transpose,
 )
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.values import Value
+from glowpy.importer.kit.windows import Window, same_pads
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, greatest, highest, lowest, product, static
+from glowpy.support.symbolic import Dim, highest, lowest, product, static
 from glowpy.support.text import Attr
 
-__all__ = ["Window", "window"]
-
-
-@dataclass(frozen=True)
-class Window:
-    """A window over spatial dimensions. pads are the begins, then the ends."""
-
-    kernels: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    pads: Shape
+__all__ = ["window"]
 
 
 def window(n: OnnxNode, spatial: Sequence[Dim], kernels: Sequence[int]) -> Window:
@@ -57,7 +48,7 @@ def window(n: OnnxNode, spatial: Sequence[Dim], kernels: Sequence[int]) -> Windo
     elif auto == "VALID":
         pads = (0,) * (2 * rank)
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        pads = _same(spatial, kernels, strides, dilation, upper=auto == "SAME_UPPER")
+        pads = same_pads(spatial, kernels, strides, dilation, upper=auto == "SAME_UPPER")
     else:
         raise UserError(f"attribute 'auto_pad': expected NOTSET, VALID or SAME, got '{auto}'")
     if len(pads) != 2 * rank or any(lowest(pad) < 0 for pad in pads):
@@ -65,25 +56,6 @@ def window(n: OnnxNode, spatial: Sequence[Dim], kernels: Sequence[int]) -> Windo
             f"attribute 'pads': expected {2 * rank} sizes of at least 0, got {list(pads)}"
         )
     return Window(tuple(kernels), strides, dilation, tuple(pads))
-
-
-def _same(
-    spatial: Sequence[Dim],
-    kernels: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-    *,
-    upper: bool,
-) -> Shape:
-    """Pads that give ceil(size / stride) windows; an odd one goes to the end if `upper`, else to the begin."""
-    begins: list[Dim] = []
-    ends: list[Dim] = []
-    for size, kernel, stride, step in zip(spatial, kernels, strides, dilation, strict=True):
-        reach = (-(-size // stride) - 1) * stride + (kernel - 1) * step + 1
-        total = greatest(reach - size, 0)
-        begins.append(total // 2 if upper else total - total // 2)
-        ends.append(total - begins[-1])
-    return (*begins, *ends)
 
 
 @from_onnx("Conv")

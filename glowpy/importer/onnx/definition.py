@@ -15,8 +15,9 @@ from onnx import defs, helper
 
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.contrib.schemas import contrib_schema
-from glowpy.importer.onnx.node import SymbolicTensor, TensorSequence, Value
+from glowpy.importer.onnx.node import TensorSequence
 from glowpy.importer.onnx.order import names_read
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.tensor import elem_type_of

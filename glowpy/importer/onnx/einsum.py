@@ -16,9 +16,10 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, reshape, transpose
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.kit.moves import convert, reshape, transpose
+from glowpy.importer.kit.numbers import counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, highest, product
 

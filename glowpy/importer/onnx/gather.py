@@ -13,10 +13,11 @@ from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape
 from glowpy.graph.function import Function
-from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
+from glowpy.importer.kit.moves import convert, reshape, slice_axis
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.indices import check_indices, check_places
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, product, static
 

@@ -22,10 +22,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.computed import known_element
-from glowpy.importer.onnx.data_movement import broadcast, convert, filled, full, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.kit.computed import known_element
+from glowpy.importer.kit.moves import broadcast, convert, filled, full, reshape, slice_axis
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, UndecidedError, highest, least, likely_extent, static
 

@@ -17,9 +17,10 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, Variable
 from glowpy.graph.nodes_gen import BroadcastNode, ReshapeNode, TransposeNode
-from glowpy.importer.onnx.data_movement import concat, slice_axis
-from glowpy.importer.onnx.node import Check, OnnxNode, Scope, Value
-from glowpy.importer.onnx.numbers import Numbers
+from glowpy.importer.kit.moves import concat, slice_axis
+from glowpy.importer.kit.numbers import Numbers
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import Check, OnnxNode, OnnxScope
 from glowpy.importer.onnx.subgraph import Subgraph
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
@@ -140,7 +141,7 @@ def take_checks(n: OnnxNode, places: Sequence[str], values: Sequence[Value]) -> 
 # The network.
 
 
-def save_checks(scope: Scope) -> None:
+def save_checks(scope: OnnxScope) -> None:
     """Makes outputs of all checks."""
     for index, check in enumerate(scope.checks or ()):
         name = f"{_PREFIX}{index} {check.place}"

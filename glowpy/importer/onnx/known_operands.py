@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from glowpy.core.tensor import Tensor
 from glowpy.engine import evaluate
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.node import Item, Scope
+from glowpy.importer.onnx.node import Item, OnnxScope
 
 __all__ = ["settled_results"]
 
@@ -21,7 +21,7 @@ _LARGEST = 1 << 16
 
 
 def settled_results(
-    scope: Scope, inputs: Sequence[Item | None], results: Iterable[Item]
+    scope: OnnxScope, inputs: Sequence[Item | None], results: Iterable[Item]
 ) -> list[Item]:
     """The results of a node, tensors in place of integers that follow from constants; the others are noted."""
     results = list(results)
@@ -37,7 +37,7 @@ def settled_results(
     return results
 
 
-def _is_settled(scope: Scope, item: Item | None) -> bool:
+def _is_settled(scope: OnnxScope, item: Item | None) -> bool:
     if isinstance(item, NodeValue):
         return item in scope.settled
     return item is None or isinstance(item, Tensor)

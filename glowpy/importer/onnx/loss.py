@@ -7,9 +7,10 @@ from collections.abc import Callable
 from glowpy.autodiff.differentiate import gradients
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import full, reshape
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
-from glowpy.importer.onnx.numbers import Number, Numbers
+from glowpy.importer.kit.moves import full, reshape
+from glowpy.importer.kit.numbers import Number, Numbers
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

@@ -7,8 +7,9 @@ from glowpy.core.shape import broadcasts_to, is_same, is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, reshape, transpose
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.moves import convert, reshape, transpose
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
 

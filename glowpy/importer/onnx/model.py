@@ -33,6 +33,9 @@ from glowpy.graph.state import (
     recognized_pairs,
 )
 from glowpy.graph.verifier import verify_module, verify_nodes
+from glowpy.importer.kit.found import Found, count_output
+from glowpy.importer.kit.needs import ValueNeededError, value_needed
+from glowpy.importer.kit.values import SymbolicTensor
 from glowpy.importer.onnx.check import (
     KNOWN_DOMAINS,
     check_types,
@@ -43,7 +46,6 @@ from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.extents import computed_extents
-from glowpy.importer.onnx.found import Found, count_output
 from glowpy.importer.onnx.indices import save_checks
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.known_operands import settled_results
@@ -51,14 +53,11 @@ from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
-    Scope,
+    OnnxScope,
     SubgraphError,
-    SymbolicTensor,
     TensorSequence,
-    ValueNeededError,
     holds_nodes,
     item_of,
-    value_needed,
 )
 from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
@@ -348,7 +347,7 @@ class _Build:
 
     def __post_init__(self) -> None:
         placeholders = self._inputs()
-        self.scope = Scope(
+        self.scope = OnnxScope(
             self.module.create_function("main"),
             self.model.source.stores,
             self.environment,
@@ -395,7 +394,7 @@ class _Build:
                 self.environment[info.name] = Tensor(type, array)
         return placeholders
 
-    def import_graph(self, graph: onnx.GraphProto, scope: Scope, loc: Loc) -> list[Item]:
+    def import_graph(self, graph: onnx.GraphProto, scope: OnnxScope, loc: Loc) -> list[Item]:
         """What the nodes of a subgraph compute in a scope. Raises SubgraphError where that is impossible."""
         self._count(1 + len(graph.node))
         problems = len(self.errors)
@@ -414,7 +413,7 @@ class _Build:
             raise SubgraphError(errors)
         return [environment[name] for name in outputs]
 
-    def _node(self, index: int, node: onnx.NodeProto, scope: Scope) -> None:
+    def _node(self, index: int, node: onnx.NodeProto, scope: OnnxScope) -> None:
         """Imports a node, or notes why that is impossible."""
         within, file = scope.within, self.model.file
         loc = place_of(node, index, file, within) if within else self.model.loc(index, node)
@@ -448,7 +447,12 @@ class _Build:
             scope.environment.update(results)
 
     def _results(
-        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None], scope: Scope
+        self,
+        node: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: list[Item | None],
+        scope: OnnxScope,
     ) -> dict[str, Item]:
         """What a node computes, by the names of its outputs."""
         types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
@@ -458,7 +462,7 @@ class _Build:
         if handler is None:
             return self._defined(node, loc, opset, inputs, scope)
 
-        def imported(scope: Scope) -> list[Item]:
+        def imported(scope: OnnxScope) -> list[Item]:
             n = OnnxNode(node, loc, opset, inputs, scope)
             with scope.f.at(loc):
                 result = handler(n)
@@ -486,7 +490,12 @@ class _Build:
         return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
     def _defined(
-        self, node: onnx.NodeProto, loc: Loc, opset: int, inputs: list[Item | None], scope: Scope
+        self,
+        node: onnx.NodeProto,
+        loc: Loc,
+        opset: int,
+        inputs: list[Item | None],
+        scope: OnnxScope,
     ) -> dict[str, Item]:
         """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
@@ -520,7 +529,7 @@ class _Build:
             what = "definitions in place of operators, and loops written out"
             raise UserError(f"expected at most {MAX_NODES} nodes, with {what}")
 
-    def _folded(self, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
+    def _folded(self, imported: Callable[[OnnxScope], list[Item]]) -> list[Item] | None:
         """What a node with known inputs computes; None if that is too much to keep."""
         f = Module().create_function("fold")
         try:
@@ -528,9 +537,11 @@ class _Build:
         finally:
             f.module.forget()
 
-    def _computed(self, f: Function, imported: Callable[[Scope], list[Item]]) -> list[Item] | None:
+    def _computed(
+        self, f: Function, imported: Callable[[OnnxScope], list[Item]]
+    ) -> list[Item] | None:
         stores, block = self.model.source.stores, self.model.block
-        results = imported(Scope(f, stores, block=block, narrow=self.narrow, folding=True))
+        results = imported(OnnxScope(f, stores, block=block, narrow=self.narrow, folding=True))
         computed = [value for value in results if isinstance(value, NodeValue)]
         if not computed:
             return None if any(holds_nodes(value) for value in results) else results
@@ -544,7 +555,7 @@ class _Build:
         tensors = iter(evaluate(computed))
         return [next(tensors) if isinstance(v, NodeValue) else v for v in results]
 
-    def _has_inputs(self, node: onnx.NodeProto, scope: Scope) -> bool:
+    def _has_inputs(self, node: onnx.NodeProto, scope: OnnxScope) -> bool:
         return all(name in scope.environment for name in names_read(node) if name)
 
     def _report(self) -> None:

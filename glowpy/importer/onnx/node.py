@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
-import numpy as np
 import onnx
 
 from glowpy.core.elemkind import ElemKind
@@ -19,16 +18,16 @@ from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
-from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand, Placeholder, Variable, value_of
-from glowpy.graph.nodes_gen import ExtentsNode
+from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.importer.kit.computed import found_dims
+from glowpy.importer.kit.importing import Importing, Scope
+from glowpy.importer.kit.needs import value_needed
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.attributes import NodeAttributes
-from glowpy.importer.onnx.found import Found, UnlimitedError
 from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
-from glowpy.support.errors import InternalError, UnsupportedError, UserError
+from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc
-from glowpy.support.questions import Asked, Need
 from glowpy.support.symbolic import Dim, UndecidedError
 
 __all__ = [
@@ -36,47 +35,16 @@ __all__ = [
     "Handler",
     "Item",
     "OnnxNode",
-    "Ratio",
+    "OnnxScope",
     "Result",
-    "RoundsError",
-    "Scope",
     "SubgraphError",
-    "SymbolicTensor",
     "TensorSequence",
-    "Value",
-    "ValueNeededError",
     "from_onnx",
     "handler_of",
     "holds_nodes",
     "item_of",
     "registered",
-    "value_needed",
 ]
-
-Value: TypeAlias = NodeValue | Tensor
-"""A tensor of the graph: computed at run time, or known while importing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A quotient that is not rounded, such as half an extent. The divisor is positive."""
-
-    dividend: Dim
-    divisor: int
-
-    def __str__(self) -> str:
-        return f"({self.dividend})/{self.divisor}"
-
-
-@dataclass(frozen=True)
-class SymbolicTensor:
-    """A few numbers that depend on symbolic extents: the shape of something, or a part of it.
-
-    The array holds Python numbers, expressions, and in floats also ratios.
-    """
-
-    type: Type
-    array: Array
 
 
 @dataclass(frozen=True)
@@ -90,49 +58,6 @@ Item: TypeAlias = Value | SymbolicTensor | TensorSequence
 """What a name of the graph stands for."""
 Result: TypeAlias = Operand | Tensor | SymbolicTensor | TensorSequence
 Handler: TypeAlias = Callable[["OnnxNode"], Result | tuple[Result, ...]]
-
-
-class ValueNeededError(UserError):
-    """An operator needs elements that are not known before the model runs: they depend on inputs of the graph.
-
-    Attributes:
-        inputs: The names of those inputs. Importing with their `values` gets further.
-        counts: The names of extents that have no bound. Importing with something `supposed` of them gets further, too.
-        asked: What has to be known of extents that the network finds. The same holds for these.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        inputs: Sequence[str],
-        *,
-        counts: Sequence[str] = (),
-        asked: Sequence[Asked] = (),
-        loc: Loc | None = None,
-        note: str = "",
-    ) -> None:
-        super().__init__(message, loc=loc or Loc(), note=note)
-        self.inputs = tuple(inputs)
-        self.counts = tuple(counts)
-        self.asked = tuple(asked)
-
-    @property
-    def need(self) -> Need:
-        """What would get the import further that has raised this."""
-        why = self.diagnostics[0].message
-        return Need(why, inputs=self.inputs, counts=self.counts, asked=self.asked)
-
-    @classmethod
-    def of_all(cls, errors: Sequence[ValueNeededError]) -> ValueNeededError:
-        """One error for several."""
-        merged = cls(
-            str(errors[0]),
-            list(dict.fromkeys(name for error in errors for name in error.inputs)),
-            counts=[name for error in errors for name in error.counts],
-            asked=[one for error in errors for one in error.asked],
-        )
-        merged.diagnostics = [d for error in errors for d in error.diagnostics]
-        return merged
 
 
 def holds_nodes(value: Item) -> bool:
@@ -160,16 +85,6 @@ class SubgraphError(UserError):
         super().__init__("a graph of a node cannot be imported")
         self.errors = list(errors)
         self.diagnostics = [d for error in errors for d in error.diagnostics] or self.diagnostics
-
-
-class RoundsError(UnsupportedError):
-    """A loop whose rounds cannot be compiled as one: a session can run them one by one."""
-
-    def __init__(self, message: str, *, loc: Loc | None = None, note: str = "") -> None:
-        remedy = (
-            "run the model with glowpy run, or in a session without state, which go round by round"
-        )
-        super().__init__(message, loc=loc or Loc(), note=f"{note}, or {remedy}" if note else remedy)
 
 
 _HANDLERS: dict[tuple[str, str], dict[int, Handler]] = {}
@@ -218,25 +133,17 @@ class Check:
 
 
 @dataclass
-class Scope:
-    """Where nodes are created: a function, and the constants made from known tensors in its module.
+class OnnxScope(Scope):
+    """A scope of an ONNX graph: what its names stand for, and where the elements of its tensors are.
 
     `block` is the number of channels in a block of the NCHWc operators, if the model has any; `narrow` says by name
     what is of integers of fewer bits than a byte.
     """
 
-    f: Function
     stores: Stores
     environment: MutableMapping[str, Item] = field(default_factory=dict)
     block: int = 0
     narrow: Mapping[str, Narrow] = field(default_factory=dict)
-    folding: bool = False
-    """Whether everything is known, and computed now."""
-    found: Found = field(default_factory=Found)
-    origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
-    """What the placeholders of functions that are called stand for; None for what changes from round to round."""
-    rounds: dict[NodeValue, Dim] = field(default_factory=dict)
-    """The most rounds that there are of a loop, for values that are the number of one."""
     settled: set[NodeValue] = field(default_factory=set)
     """Values that follow from constants alone, and are no tensors: see `known_operands`."""
     checks: list[Check] | None = None
@@ -245,56 +152,15 @@ class Scope:
     """Whether what an attention keeps is in the memory of what it kept before, so that the rest stays as it is."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
-    import_graph: Callable[[onnx.GraphProto, Scope, Loc], list[Item]] | None = None
+    import_graph: Callable[[onnx.GraphProto, OnnxScope, Loc], list[Item]] | None = None
     """Imports the nodes of a subgraph in a scope, whose environment has its inputs; gives its outputs."""
-    _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
-    _computed: dict[int, tuple[SymbolicTensor, NodeValue]] = field(default_factory=dict)
-
-    def _elements(self, value: SymbolicTensor, name: str) -> NodeValue:
-        items = value.array.reshape(-1)
-        if any(isinstance(item, Ratio | float) for item in items):
-            return self._quotients(value, name)
-        flat = self.f.create_extents(name, tuple(items)).result
-        if flat.type.kind is not value.type.kind:
-            flat = self.f.create_convert(name, flat.type.with_kind(value.type.kind), flat).result
-        if flat.type.shape != value.type.shape:
-            flat = self.f.create_reshape(name, value.type, flat).result
-        return flat
-
-    def _quotients(self, value: SymbolicTensor, name: str) -> NodeValue:
-        """Floats, some of them fractions of extents."""
-        pairs = [
-            (item.dividend, item.divisor)
-            if isinstance(item, Ratio)
-            else item.as_integer_ratio()
-            if isinstance(item, float)
-            else (item, 1)
-            for item in value.array.reshape(-1)
-        ]
-        dividends = np.array([dividend for dividend, _ in pairs], object)
-        divisors = np.array([divisor for _, divisor in pairs]).astype(value.type.kind.dtype)
-        whole = self._elements(
-            SymbolicTensor(value.type, dividends.reshape(value.array.shape)), name
-        )
-        divisor = self.materialize(Tensor.of(divisors.reshape(value.array.shape)), name)
-        return self.f.create_div(name, whole, divisor).result
-
-    def materialize(self, value: Value | SymbolicTensor, name: str) -> NodeValue:
-        """The value as an operand; a known tensor becomes a constant, once, and a symbolic one is computed, once."""
-        if isinstance(value, NodeValue):
-            return value
-        if isinstance(value, SymbolicTensor):
-            if id(value) not in self._computed:
-                self._computed[id(value)] = value, self._elements(value, name)
-            return self._computed[id(value)][1]
-        if id(value) not in self._constants:
-            self._constants[id(value)] = (value, self.f.module.create_constant(name, value).value)
-        return self._constants[id(value)][1]
 
 
 @final
-class OnnxNode(NodeAttributes):
+class OnnxNode(NodeAttributes, Importing):
     """A node of an ONNX graph: typed attributes, inputs known or not, and the function in which to create nodes."""
+
+    scope: OnnxScope
 
     def __init__(
         self,
@@ -302,23 +168,13 @@ class OnnxNode(NodeAttributes):
         loc: Loc,
         opset: int,
         inputs: Sequence[Value | SymbolicTensor | TensorSequence | None],
-        scope: Scope,
+        scope: OnnxScope,
     ) -> None:
-        super().__init__(proto, scope.stores)
-        self.loc = loc
+        NodeAttributes.__init__(self, proto, scope.stores)
+        name = proto.name or next(iter(proto.output), "") or proto.op_type
+        Importing.__init__(self, name, loc, scope)
         self.opset = opset
-        self.scope = scope
         self._inputs = list(inputs)
-
-    @property
-    def f(self) -> Function:
-        """The function in which to create nodes."""
-        return self.scope.f
-
-    @property
-    def name(self) -> str:
-        """The name for nodes made from this one."""
-        return self.proto.name or next(iter(self.proto.output), "") or self.proto.op_type
 
     def path_of(self, graph: onnx.GraphProto) -> str:
         """What the places of nodes in one of its graphs begin with, such as `loop/body`."""
@@ -336,6 +192,10 @@ class OnnxNode(NodeAttributes):
     def num_outputs(self) -> int:
         """How many outputs are listed."""
         return len(self.proto.output)
+
+    def input_name(self, index: int) -> str:
+        """What the graph calls input `index`."""
+        return str(self.proto.input[index])
 
     def has(self, index: int) -> bool:
         """Whether input `index` is given."""
@@ -395,10 +255,6 @@ class OnnxNode(NodeAttributes):
         """All inputs as operands."""
         return [self.input(index) for index in range(self.num_inputs)]
 
-    def operand(self, value: Value | SymbolicTensor, name: str = "") -> NodeValue:
-        """A value as an operand; a known tensor becomes a constant called `name`."""
-        return self.scope.materialize(value, name or self.name)
-
     def known(self, index: int) -> Tensor:
         """Input `index`, whose elements must be known now.
 
@@ -437,6 +293,18 @@ class OnnxNode(NodeAttributes):
             return tuple(value.array.reshape(-1))
         return self.known_ints(index)
 
+    def dims(self, index: int, *, signed: bool = False) -> tuple[Dim, ...]:
+        """Input `index`, a scalar or vector of integers, as extents: known ones, or such as the network finds.
+
+        Where less than 0 means something, `signed` says so. Raises ValueNeededError where it is not known how large one
+        may be, or whether it means that.
+        """
+        value = self.any_value(index)
+        found = None
+        if isinstance(value, NodeValue) and value.type.rank < 2:
+            found = found_dims(self, value, index, signed=signed)
+        return self.known_dims(index) if found is None else found
+
     def known_scalar(self, index: int) -> float | int:
         """Input `index`, a known tensor of one element. Integers and booleans come as int."""
         tensor = self.known(index)
@@ -448,88 +316,3 @@ class OnnxNode(NodeAttributes):
     def axis(self, rank: int, default: int, name: str = "axis") -> int:
         """The attribute `axis`, counted from the front."""
         return normalize_axis(self.integer(name, default), rank)
-
-    def found(
-        self, count: Value, name: str, high: int | None, low: int = 0, *, source: int = 0
-    ) -> Dim:
-        """An extent that the network finds: the element of `count`, an i64[1], which is within the bounds.
-
-        It is one symbol wherever the same is computed. Raises ValueNeededError, which names the input that is its
-        `source`, where nothing bounds it.
-        """
-        if isinstance(count, NodeValue) and self.scope.folding:
-            count = evaluate([count])[0]
-        if isinstance(count, Tensor):
-            return int(count.array[0])
-        try:
-            return self.scope.found.extent(self.f, count, name, low, high)
-        except UnlimitedError as error:
-            what = f"'{self.proto.input[source]}'"
-            needed = value_needed(what, count, self.loc, self.scope.origins)
-            if isinstance(needed, ValueNeededError):
-                needed.counts = tuple(error.args)
-            raise needed from None
-
-    def unsupported(self, what: str, note: str = "") -> UnsupportedError:
-        """The error that says this node does something that cannot be imported."""
-        return UnsupportedError(f"{what} is not supported", note=note)
-
-
-def value_needed(
-    what: str,
-    value: NodeValue,
-    loc: Loc,
-    origins: Mapping[Placeholder, NodeValue | None],
-    asked: Sequence[Asked] = (),
-) -> UserError:
-    """The error that says that a value has to be known, with the inputs or the extents on which it depends.
-
-    `origins` are those of the scope. What is `asked` about the value is enough to know of it.
-    """
-    sources, extents, changes = _sources(value, origins)
-    if changes:
-        return RoundsError(
-            f"{what} must be known while compiling, but changes from round to round of a loop",
-            loc=loc,
-        )
-    if not sources and extents:
-        dims = ", ".join(map(str, extents))
-        return UndecidedError(
-            f"{what} must be constant, but depends on {dims}", extents, asked=asked
-        )
-    names = ", ".join(f"'{name}'" for name in sources)
-    first = sources[0] if sources else "INPUT"
-    return ValueNeededError(
-        f"{what} must be known while compiling, but depends on the input {names}",
-        sources,
-        asked=asked,
-        loc=loc,
-        note="run the model with glowpy run or glowpy.InferenceSession, "
-        f"or give elements: --value {first}=..., glowpy.load(values={{'{first}': array}})",
-    )
-
-
-def _sources(
-    value: NodeValue, origins: Mapping[Placeholder, NodeValue | None]
-) -> tuple[list[str], list[Dim], bool]:
-    """The names of the placeholders a value depends on, in the order of the module, extents, and whether on a round."""
-    seen: dict[Node, None] = {}
-    placeholders: set[Placeholder] = set()
-    work = [value]
-    changes = False
-    while work:
-        producer = work.pop().producer
-        if isinstance(producer, Variable):
-            changes = True
-        elif isinstance(producer, Placeholder) and producer in origins:
-            outer = origins[producer]
-            changes |= outer is None
-            work += [outer] if outer is not None else []
-        elif isinstance(producer, Placeholder):
-            placeholders.add(producer)
-        elif isinstance(producer, Node) and producer not in seen:
-            seen[producer] = None
-            work.extend(producer.inputs)
-    names = [p.original for p in sorted(placeholders, key=lambda p: p.name)]
-    known = [node for node in seen if isinstance(node, ExtentsNode)]
-    return names, list(dict.fromkeys(dim for node in known for dim in node.values)), changes

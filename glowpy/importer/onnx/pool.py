@@ -8,16 +8,18 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape, window_shape
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.conv import Window, window
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     convert,
     filled,
     reshape,
 )
+from glowpy.importer.kit.values import Value
+from glowpy.importer.kit.windows import Window
+from glowpy.importer.onnx.conv import window
 from glowpy.importer.onnx.indices import check_places
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import greatest, product, static
 

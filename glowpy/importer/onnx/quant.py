@@ -16,8 +16,7 @@ from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.codes import to_codes
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     broadcast,
     channels_first,
     channels_last,
@@ -25,8 +24,10 @@ from glowpy.importer.onnx.data_movement import (
     reshape,
     slice_axis,
 )
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.codes import to_codes
 from glowpy.importer.onnx.narrow import NARROW, Narrow
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError

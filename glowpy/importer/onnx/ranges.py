@@ -10,11 +10,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.bounds import interval_of
-from glowpy.importer.onnx.data_movement import convert
-from glowpy.importer.onnx.extents import exact_ratio
-from glowpy.importer.onnx.node import OnnxNode, Value
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.kit.bounds import interval_of
+from glowpy.importer.kit.extents import exact_ratio
+from glowpy.importer.kit.moves import convert
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import UndecidedError, ceil_div, greatest
 

@@ -13,7 +13,7 @@ from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     concat,
     convert,
     filled,
@@ -22,7 +22,8 @@ from glowpy.importer.onnx.data_movement import (
     slice_axis,
     transpose,
 )
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.ops.recurrent import ALPHAS, BETAS, FUNCTIONS
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, static

@@ -8,9 +8,10 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert, reshape
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.kit.moves import convert, reshape
+from glowpy.importer.kit.numbers import counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.symbolic import product
 
 __all__: list[str] = []

@@ -15,8 +15,7 @@ from glowpy.core.shape import is_same, is_same_shape, window_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.conv import Window, window
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     convert,
@@ -25,9 +24,12 @@ from glowpy.importer.onnx.data_movement import (
     slice_axis,
     transpose,
 )
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import SymbolicTensor, Value
+from glowpy.importer.kit.windows import Window
+from glowpy.importer.onnx.conv import window
 from glowpy.importer.onnx.indices import check_places
-from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, product, static
 

@@ -9,9 +9,9 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.computed import dims_of
-from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis, transpose
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.moves import convert, reshape, slice_axis, transpose
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, highest, product
 
@@ -83,7 +83,7 @@ def _top_k(n: OnnxNode) -> tuple[NodeValue, NodeValue]:
 
     Below opset 10, k is an attribute; below 11, always the largest.
     """
-    (k,) = (n.integer("k", 0),) if n.opset < 10 else dims_of(n, 1)
+    (k,) = (n.integer("k", 0),) if n.opset < 10 else n.dims(1)
     node = n.f.create_top_k(
         n.name, n.input(0), n.axis(n.type(0).rank, -1), k, n.flag("largest", True)
     )

@@ -13,8 +13,9 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.parts import is_inside
-from glowpy.importer.onnx.computed import computed_slices, dims_of
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.computed import computed_slices
+from glowpy.importer.kit.extents import slice_bounds
+from glowpy.importer.kit.moves import (
     broadcast,
     concat,
     convert,
@@ -25,9 +26,9 @@ from glowpy.importer.onnx.data_movement import (
     transpose,
     vector,
 )
-from glowpy.importer.onnx.extents import slice_bounds
-from glowpy.importer.onnx.node import OnnxNode, Result, SymbolicTensor, Value, from_onnx
-from glowpy.importer.onnx.numbers import Number, Numbers, counted
+from glowpy.importer.kit.numbers import Number, Numbers, counted
+from glowpy.importer.kit.values import SymbolicTensor, Value
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.ranges import imported_range
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
@@ -82,7 +83,7 @@ def _constant_of_shape(n: OnnxNode) -> Value:
         raise UserError(f"expected one element as 'value', got {value.type}")
     # Not splat_value: it holds for arrays whose strides say so.
     item = value.array.reshape(-1)[0].item()
-    type = Type(value.type.kind, dims_of(n, 0))
+    type = Type(value.type.kind, n.dims(0))
     return filled(n, type, item)
 
 
@@ -115,7 +116,7 @@ def _reshape_1(n: OnnxNode) -> Value:
 
 @from_onnx("Reshape", since=5)
 def _reshape_5(n: OnnxNode) -> Value:
-    shape = _reshaped(n.type(0), dims_of(n, 1, signed=True), n.flag("allowzero"))
+    shape = _reshaped(n.type(0), n.dims(1, signed=True), n.flag("allowzero"))
     return reshape(n, n.value(0), shape)
 
 
@@ -244,7 +245,7 @@ def _concat(n: OnnxNode) -> Value:
 
 @from_onnx("Expand", since=8)
 def _expand(n: OnnxNode) -> Value:
-    shape = broadcast_shapes(n.type(0).shape, dims_of(n, 1))
+    shape = broadcast_shapes(n.type(0).shape, n.dims(1))
     return broadcast(n, n.value(0), shape)
 
 
@@ -256,7 +257,7 @@ def _tile_1(n: OnnxNode) -> Value:
 
 @from_onnx("Tile", since=6)
 def _tile_6(n: OnnxNode) -> Value:
-    value, repeats = n.value(0), dims_of(n, 1)
+    value, repeats = n.value(0), n.dims(1)
     if len(repeats) != value.type.rank:
         raise UserError(f"expected {value.type.rank} repeats, got {len(repeats)}")
     for axis, count in enumerate(repeats):
@@ -288,12 +289,12 @@ def _slice_10(n: OnnxNode) -> Value:
     axes = n.known_ints(3) if n.has(3) else None
     steps = n.known_ints(4) if n.has(4) else None
     if any(isinstance(n.any_value(index), NodeValue) for index in (1, 2)):
-        return computed_slices(n, axes, steps)
+        return computed_slices(n, n.value(0), n.value(1), n.value(2), axes, steps)
     starts, ends = n.known_dims(1), n.known_dims(2)
     try:
         return _sliced(n, starts, ends, axes, steps)
     except UndecidedError:  # on which side of zero a place lies is seen when the network runs
-        return computed_slices(n, axes, steps)
+        return computed_slices(n, n.value(0), n.value(1), n.value(2), axes, steps)
 
 
 def _sliced(
@@ -381,7 +382,7 @@ def _pad_1(n: OnnxNode) -> Value:
 @from_onnx("Pad", since=11)
 def _pad_11(n: OnnxNode) -> Value:
     rank = n.type(0).rank
-    amounts = dims_of(n, 1, signed=True)
+    amounts = n.dims(1, signed=True)
     axes = _distinct(n.known_ints(3) if n.has(3) else range(rank), rank)
     if len(amounts) != 2 * len(axes):
         raise UserError(f"expected {2 * len(axes)} pads, got {len(amounts)}")
@@ -507,7 +508,7 @@ def _eye_like(n: OnnxNode) -> Value:
 def _depth(n: OnnxNode) -> tuple[Dim, ...]:
     """That of a one-hot tensor, which may be a float."""
     if n.kind(1).is_integer and not isinstance(n.any_value(1), Tensor):
-        return dims_of(n, 1)
+        return n.dims(1)
     return (int(n.known_scalar(1)),)
 
 

@@ -10,14 +10,8 @@ from onnx import helper
 
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue, value_of
-from glowpy.importer.onnx.node import (
-    OnnxNode,
-    Result,
-    SymbolicTensor,
-    TensorSequence,
-    Value,
-    handler_of,
-)
+from glowpy.importer.kit.values import SymbolicTensor, Value
+from glowpy.importer.onnx.node import OnnxNode, Result, TensorSequence, handler_of
 from glowpy.support.errors import InternalError
 
 __all__ = ["OPSET", "results_as", "standard"]

@@ -13,14 +13,8 @@ from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
-from glowpy.importer.onnx.node import (
-    Item,
-    OnnxNode,
-    Scope,
-    SymbolicTensor,
-    TensorSequence,
-    Value,
-)
+from glowpy.importer.kit.values import SymbolicTensor, Value
+from glowpy.importer.onnx.node import Item, OnnxNode, OnnxScope, TensorSequence
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.support.errors import UserError
 
@@ -69,7 +63,7 @@ class Subgraph:
         module = n.f.module
         self._outer = n
         self.f: Function = module.create_function(module.unused_function_name(name))
-        self.scope: Scope = replace(
+        self.scope: OnnxScope = replace(
             n.scope,
             f=self.f,
             environment=_Environment(self, n.scope.environment),

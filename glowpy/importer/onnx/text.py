@@ -11,8 +11,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import concat, convert, filled, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.moves import concat, convert, filled, reshape, slice_axis
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import highest
 

@@ -13,8 +13,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
-from glowpy.importer.onnx import data_movement
-from glowpy.importer.onnx.node import OnnxNode, Result, Scope, from_onnx
+from glowpy.importer.kit import moves as data_movement
+from glowpy.importer.onnx.node import OnnxNode, OnnxScope, Result, from_onnx
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.signature import ValueInfo, bind
@@ -31,8 +31,8 @@ def node(op_type: str = "Foo", inputs: tuple[Tensor, ...] = (), **attributes: An
     return OnnxNode(proto, Loc("m.onnx", node="n", index=0), 13, inputs, scope())
 
 
-def scope() -> Scope:
-    return Scope(Module().create_function("f"), Stores())
+def scope() -> OnnxScope:
+    return OnnxScope(Module().create_function("f"), Stores())
 
 
 # The table.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from glowpy.core.shape import is_same_shape
 from glowpy.graph.node import Node, NodeValue
+from glowpy.importer.kit.moves import slice_axis
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 
 __all__ = ["activated"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import concat, convert, reshape, slice_axis
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import (
     added,
     bias_term,
@@ -18,8 +20,7 @@ from glowpy.importer.onnx.contrib.heads import (
     split,
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim

@@ -13,11 +13,12 @@ from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import convert, reshape, transpose
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import check_type
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import convert, reshape, transpose
 from glowpy.importer.onnx.narrow import unpacked
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.quant import dequantized, optional, spread
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from glowpy.importer.kit.moves import channels_first, channels_last
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.activation import activated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import channels_first, channels_last
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 

@@ -13,6 +13,9 @@ from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import broadcast, convert, full, reshape, slice_axis
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import (
     LOWEST,
     added,
@@ -24,9 +27,7 @@ from glowpy.importer.onnx.contrib.heads import (
     split,
 )
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import broadcast, convert, full, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
-from glowpy.importer.onnx.numbers import Numbers, counted
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.standard import results_as, standard
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim

@@ -15,10 +15,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import convert, filled, reshape, slice_axis, transpose
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import convert, filled, reshape, slice_axis, transpose
 from glowpy.importer.onnx.narrow import unpacked
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.quant import dequantized
 from glowpy.importer.onnx.standard import OPSET, results_as, standard
 from glowpy.support.errors import UserError

@@ -11,9 +11,10 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.importer.kit.moves import convert
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import convert
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import ceil_div

@@ -10,6 +10,15 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import (
+    broadcast,
+    concat,
+    convert,
+    full,
+    reshape,
+    slice_axis,
+)
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import (
     LOWEST,
     added,
@@ -21,15 +30,7 @@ from glowpy.importer.onnx.contrib.heads import (
 )
 from glowpy.importer.onnx.contrib.rotary import gathered, rotated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import (
-    broadcast,
-    concat,
-    convert,
-    full,
-    reshape,
-    slice_axis,
-)
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 

@@ -11,9 +11,10 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import concat, convert, full, reshape, slice_axis, transpose
-from glowpy.importer.onnx.node import OnnxNode, Value
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.kit.moves import concat, convert, full, reshape, slice_axis, transpose
+from glowpy.importer.kit.numbers import counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
 

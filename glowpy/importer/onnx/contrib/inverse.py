@@ -9,9 +9,10 @@ from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import broadcast, concat, convert, full, reshape, slice_axis
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import broadcast, concat, convert, full, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
 

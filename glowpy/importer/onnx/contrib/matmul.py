@@ -5,10 +5,11 @@ from __future__ import annotations
 from glowpy.core.shape import is_same_shape
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import transpose
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.activation import activated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import transpose
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 

@@ -13,9 +13,7 @@ import numpy as np
 import onnx
 
 from glowpy.core.tensor import Tensor
-from glowpy.importer.onnx.contrib.conv import fused
-from glowpy.importer.onnx.contrib.schemas import NCHWC
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     full,
@@ -23,7 +21,10 @@ from glowpy.importer.onnx.data_movement import (
     slice_axis,
     transpose,
 )
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.contrib.conv import fused
+from glowpy.importer.onnx.contrib.schemas import NCHWC
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 

@@ -6,18 +6,19 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcast_shapes, is_same_shape
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.contrib.heads import check_type
-from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import (
+from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     convert,
     full,
     reshape,
 )
+from glowpy.importer.kit.numbers import counted
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.contrib.heads import check_type
+from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.indices import check_places
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim

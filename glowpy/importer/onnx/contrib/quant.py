@@ -11,12 +11,13 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import channels_first, channels_last, convert, vector
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.attention import attended
 from glowpy.importer.onnx.contrib.heads import check_type
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
 from glowpy.importer.onnx.conv import window
-from glowpy.importer.onnx.data_movement import channels_first, channels_last, convert, vector
-from glowpy.importer.onnx.node import OnnxNode, Result, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.pool import means_of_windows, whole_windows
 from glowpy.importer.onnx.quant import (
     dequantize_linear,

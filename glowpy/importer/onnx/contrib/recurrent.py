@@ -18,10 +18,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import convert, reshape, slice_axis
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.contrib.quant import scaled
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
-from glowpy.importer.onnx.node import Item, OnnxNode, SymbolicTensor, Value, from_onnx
+from glowpy.importer.onnx.node import Item, OnnxNode, from_onnx
 from glowpy.importer.onnx.quant import integer_product
 from glowpy.importer.onnx.recurrent import Direction, Layer
 from glowpy.importer.onnx.subgraph import inlined

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.moves import concat, convert, reshape, slice_axis
+from glowpy.importer.kit.numbers import counted
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import check_type, joined, split
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import concat, convert, reshape, slice_axis
 from glowpy.importer.onnx.indices import check_places
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
-from glowpy.importer.onnx.numbers import counted
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim
 

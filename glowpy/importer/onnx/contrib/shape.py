@@ -6,9 +6,10 @@ import numpy as np
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
+from glowpy.importer.kit.moves import reshape, vector
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.data_movement import reshape, vector
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 
 __all__: list[str] = []

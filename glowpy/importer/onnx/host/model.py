@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, defs
 
+from glowpy.importer.kit.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
@@ -25,7 +26,6 @@ from glowpy.importer.onnx.host.types import (
     is_numeric,
 )
 from glowpy.importer.onnx.model import OnnxModel
-from glowpy.importer.onnx.node import RoundsError, ValueNeededError
 from glowpy.importer.onnx.order import place_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source

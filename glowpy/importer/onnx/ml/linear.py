@@ -6,6 +6,7 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.graph.node import NodeValue
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.ml.scores import (
     DOMAIN,
     best,
@@ -16,7 +17,7 @@ from glowpy.importer.onnx.ml.scores import (
     rows,
     transformed,
 )
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import static
 

@@ -11,8 +11,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, value_of
-from glowpy.importer.onnx.data_movement import convert, reshape
-from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.importer.kit.moves import convert, reshape
+from glowpy.importer.kit.values import Value
+from glowpy.importer.onnx.node import OnnxNode
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import static
 

@@ -16,7 +16,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
-from glowpy.importer.onnx.data_movement import convert
+from glowpy.importer.kit.moves import convert
+from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.ml.scores import (
     DOMAIN,
     best,
@@ -28,7 +29,7 @@ from glowpy.importer.onnx.ml.scores import (
     rows,
     transformed,
 )
-from glowpy.importer.onnx.node import OnnxNode, Value, from_onnx
+from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

@@ -16,7 +16,8 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue
 from glowpy.graph.parts import part_along
-from glowpy.importer.onnx.node import OnnxNode, Value
+from glowpy.importer.kit.importing import Importing
+from glowpy.importer.kit.values import Value
 from glowpy.ops import numeric
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, depends_on_symbols, static
@@ -41,7 +42,7 @@ def full(type: Type, value: float) -> Tensor:
     return Tensor.splat(type, value)
 
 
-def filled(n: OnnxNode, type: Type, value: float) -> Value:
+def filled(n: Importing, type: Type, value: float) -> Value:
     """The same of a type whose dimensions may be open."""
     return full(type, value) if type.is_static else n.f.create_splat(n.name, type, value).result
 
@@ -62,7 +63,7 @@ def _moved(
     return Tensor.derived(type, operation, [tensor], move)
 
 
-def reshape(n: OnnxNode, value: Value, shape: Sequence[Dim]) -> Value:
+def reshape(n: Importing, value: Value, shape: Sequence[Dim]) -> Value:
     """The same elements in another shape. Raises UserError if their number differs."""
     type = value.type.with_shape(shape)
     if type.count != value.type.count:
@@ -74,7 +75,7 @@ def reshape(n: OnnxNode, value: Value, shape: Sequence[Dim]) -> Value:
     return n.f.create_reshape(n.name, type, value).result
 
 
-def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int], suffix: str = "") -> Value:
+def transpose(n: Importing, value: Value, shuffle: Sequence[int], suffix: str = "") -> Value:
     """Dimension i of the result is dimension shuffle[i] of the value; the node is named after `n`, plus the suffix."""
     if sorted(shuffle) != list(range(value.type.rank)):
         raise UserError(
@@ -89,19 +90,19 @@ def transpose(n: OnnxNode, value: Value, shuffle: Sequence[int], suffix: str = "
     return n.f.create_transpose(f"{n.name}{suffix}", value, tuple(shuffle)).result
 
 
-def channels_last(n: OnnxNode, value: Value) -> Value:
+def channels_last(n: Importing, value: Value) -> Value:
     """N, C, spatial... to N, spatial..., C; filters O, I, spatial... to O, spatial..., I."""
     rank = value.type.rank
     return transpose(n, value, (0, *range(2, rank), 1), "_nhwc")
 
 
-def channels_first(n: OnnxNode, value: Value) -> Value:
+def channels_first(n: Importing, value: Value) -> Value:
     """N, spatial..., C to N, C, spatial..."""
     rank = value.type.rank
     return transpose(n, value, (0, rank - 1, *range(1, rank - 1)), "_nchw")
 
 
-def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:
+def broadcast(n: Importing, value: Value, shape: Shape) -> Value:
     """The value repeated as numpy broadcasts it to `shape`, of any rank that is at least its own."""
     padded = (1,) * (len(shape) - value.type.rank) + value.type.shape
     if not broadcasts_to(padded, shape):
@@ -115,7 +116,7 @@ def broadcast(n: OnnxNode, value: Value, shape: Shape) -> Value:
     return n.f.create_broadcast(n.name, type, n.operand(wide)).result
 
 
-def slice_axis(n: OnnxNode, value: Value, axis: int, start: Dim, count: Dim, step: int) -> Value:
+def slice_axis(n: Importing, value: Value, axis: int, start: Dim, count: Dim, step: int) -> Value:
     """`count` slices from `start` on along `axis`, `step` apart."""
     shape = list(value.type.shape)
     if start == 0 and count == shape[axis] and step == 1:
@@ -130,14 +131,14 @@ def slice_axis(n: OnnxNode, value: Value, axis: int, start: Dim, count: Dim, ste
     return part_along(n.f, n.name, n.operand(value), axis, begin, count, stride)
 
 
-def concat(n: OnnxNode, values: Sequence[Value], axis: int) -> Value:
+def concat(n: Importing, values: Sequence[Value], axis: int) -> Value:
     """The values one after the other along `axis`."""
     if len(values) == 1:
         return values[0]
     return n.f.create_concat(n.name, [n.operand(value) for value in values], axis).result
 
 
-def convert(n: OnnxNode, value: Value, kind: ElemKind) -> Value:
+def convert(n: Importing, value: Value, kind: ElemKind) -> Value:
     """The value in another element kind; from codes and to them by way of f32, without limits."""
     own = value.type.kind
     if own is kind:

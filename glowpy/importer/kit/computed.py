@@ -14,23 +14,30 @@ from glowpy.core.shape import is_same, is_same_shape, normalize_axis
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import ConcatNode, ExtentsNode, ReshapeNode
-from glowpy.importer.onnx.bounds import bounds_of
-from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
-from glowpy.importer.onnx.distances import distance_between, is_known_within
-from glowpy.importer.onnx.node import OnnxNode, Value
-from glowpy.importer.onnx.numbers import Numbers
+from glowpy.importer.kit.bounds import bounds_of
+from glowpy.importer.kit.distances import distance_between, is_known_within
+from glowpy.importer.kit.importing import Importing
+from glowpy.importer.kit.moves import convert, reshape, slice_axis
+from glowpy.importer.kit.numbers import Numbers
+from glowpy.importer.kit.values import Value
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, ceil_div, highest, least, lowest, static
 
-__all__ = ["computed_slices", "dims_of", "known_element"]
+__all__ = ["computed_slices", "found_dims", "known_element"]
 
 # Slices.
 
 
-def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int] | None) -> Value:
+def computed_slices(
+    n: Importing,
+    value: Value,
+    starts: Value,
+    ends: Value,
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Value:
     """A slice whose starts or ends are computed at run time, of one axis after the other."""
-    value = n.value(0)
-    starts, ends = (convert(n, n.value(index), ElemKind.I64) for index in (1, 2))
+    starts, ends = (convert(n, places, ElemKind.I64) for places in (starts, ends))
     if starts.type.rank != 1 or not is_same_shape(starts.type.shape, ends.type.shape):
         raise UserError(f"expected vectors as starts and ends, got {starts.type} and {ends.type}")
     numbers = axes if axes is not None else steps
@@ -47,7 +54,7 @@ def computed_slices(n: OnnxNode, axes: Sequence[int] | None, steps: Sequence[int
     return value
 
 
-def _sliced(n: OnnxNode, value: Value, axis: int, begin: Value, end: Value, step: int) -> Value:
+def _sliced(n: Importing, value: Value, axis: int, begin: Value, end: Value, step: int) -> Value:
     """Both are i64[1], count from the end if negative, and are clamped into the axis, as ONNX says."""
     size = value.type.shape[axis]
     whole = max(highest(size), 1)  # a longer step leads to the first element, too, but may overflow
@@ -67,7 +74,7 @@ def _sliced(n: OnnxNode, value: Value, axis: int, begin: Value, end: Value, step
     return n.f.create_dynamic_slice(n.name, type, n.operand(value), start, axis, step).result
 
 
-def _known_span(n: OnnxNode, begin: Value, end: Value, step: int, size: Dim) -> tuple[Dim, bool]:
+def _known_span(n: Importing, begin: Value, end: Value, step: int, size: Dim) -> tuple[Dim, bool]:
     """From how many elements a slice takes its own at most, and whether it is known that it is from so many."""
     near, far = (begin, end) if step > 0 else (end, begin)
     span = distance_between(n.scope, near, far)
@@ -82,7 +89,7 @@ def _clamped(place: Numbers, size: Dim, low: Dim, high: Dim) -> Numbers:
     return place.where(place >= 0, place + size).at_most(high).at_least(low)
 
 
-def _found(n: OnnxNode, distance: Numbers, step: int, most: int) -> Dim:
+def _found(n: Importing, distance: Numbers, step: int, most: int) -> Dim:
     """How many steps it takes to cover a distance, an i64[1] between 0 and the most."""
     if step > 1:
         distance = (distance + (step - 1)) // step
@@ -92,15 +99,14 @@ def _found(n: OnnxNode, distance: Numbers, step: int, most: int) -> Dim:
 # Extents with bounds.
 
 
-def dims_of(n: OnnxNode, index: int, *, signed: bool = False) -> tuple[Dim, ...]:
-    """Input `index`, a scalar or vector of integers, as extents: known ones, or such as the network finds.
+def found_dims(
+    n: Importing, value: NodeValue, index: int, *, signed: bool = False
+) -> tuple[Dim, ...] | None:
+    """The elements of a scalar or vector of integers, which is input `index`, as extents that the network finds.
 
-    Where less than 0 means something, `signed` says so. Raises ValueNeededError where it is not known how large one may
-    be, or whether it means that.
+    Where less than 0 means something, `signed` says so; None if it is not known whether an element means that. Raises
+    ValueNeededError where it is not known how large one may be.
     """
-    value = n.any_value(index)
-    if not isinstance(value, NodeValue) or value.type.rank > 1:
-        return n.known_dims(index)
     dims: list[Dim] = []
     (rank,) = static([value.type.count])
     for place in range(rank):
@@ -109,7 +115,7 @@ def dims_of(n: OnnxNode, index: int, *, signed: bool = False) -> tuple[Dim, ...]
         if dim is None:
             low, high = bounds_of(source)
             if signed and (low is None or low < 0):
-                return n.known_dims(index)
+                return None
             elements = reshape(n, convert(n, source, ElemKind.I64), (source.type.count,))
             element = slice_axis(n, elements, 0, at, 1, 1)
             dim = n.found(element, f"{n.name}_size", high, max(low or 0, 0), source=index)

@@ -16,8 +16,9 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, Operand, value_of
-from glowpy.importer.onnx.data_movement import convert, reshape, slice_axis
-from glowpy.importer.onnx.node import OnnxNode, SymbolicTensor, Value
+from glowpy.importer.kit.importing import Importing
+from glowpy.importer.kit.moves import convert, reshape, slice_axis
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, highest
 
@@ -37,11 +38,11 @@ class Numbers:
         value: The numbers.
     """
 
-    n: OnnxNode
+    n: Importing
     value: Value
 
     @classmethod
-    def of(cls, n: OnnxNode, number: Dim, kind: ElemKind) -> Numbers:
+    def of(cls, n: Importing, number: Dim, kind: ElemKind) -> Numbers:
         """One number, of rank 0."""
         if not isinstance(number, Expr):
             return cls(n, Tensor.of(np.array(number, kind.dtype)))
@@ -186,7 +187,7 @@ _MOST = 1 << 28
 """What a model says is looked at before memory is taken for it."""
 
 
-def counted(n: OnnxNode, count: Dim) -> Numbers:
+def counted(n: Importing, count: Dim) -> Numbers:
     """0, 1, 2 and so on: so many numbers, as a vector of i64. Raises UserError if they are too many."""
     if not isinstance(count, Expr):
         if count > _MOST:

@@ -25,8 +25,9 @@ from glowpy.graph.nodes_gen import (
     SliceNode,
     SubNode,
 )
-from glowpy.importer.onnx.bounds import bounds_of
-from glowpy.importer.onnx.node import Scope, Value
+from glowpy.importer.kit.bounds import bounds_of
+from glowpy.importer.kit.importing import Scope
+from glowpy.importer.kit.values import Value
 from glowpy.support.symbolic import Dim, is_at_most
 
 __all__ = ["distance_between", "is_known_within"]
