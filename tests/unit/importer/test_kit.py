@@ -48,7 +48,8 @@ def test_nodes_are_named_after_what_is_imported() -> None:
     n = importing()
     rows = computed(n, np.arange(0, 12, 2))
     part = slice_axis(n, rows, 0, 1, 2, 2)
-    assert isinstance(part, NodeValue) and part.node.name.startswith("first")
+    assert isinstance(part, NodeValue) and part.node is not None
+    assert part.node.name.startswith("first")
     np.testing.assert_array_equal(value_of(part), [2, 6])
 
 

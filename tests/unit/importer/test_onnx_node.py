@@ -13,7 +13,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
-from glowpy.importer.kit import moves as data_movement
+from glowpy.importer.kit import moves
 from glowpy.importer.onnx.node import OnnxNode, OnnxScope, Result, from_onnx
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of, registered
@@ -113,11 +113,11 @@ def test_moves_of_a_splat_stay_a_splat() -> None:
     n = node()
     big = Tensor.splat(Type(ElemKind.F32, (1 << 15, 1 << 14)), 0.5)  # 2 GiB if it had memory
     for moved in (
-        data_movement.reshape(n, big, (1 << 29,)),
-        data_movement.transpose(n, big, (1, 0)),
-        data_movement.slice_axis(n, big, 0, 1, 9, 2),
-        data_movement.broadcast(n, big, (2, 1 << 15, 1 << 14)),
-        data_movement.convert(n, big, ElemKind.F64),
+        moves.reshape(n, big, (1 << 29,)),
+        moves.transpose(n, big, (1, 0)),
+        moves.slice_axis(n, big, 0, 1, 9, 2),
+        moves.broadcast(n, big, (2, 1 << 15, 1 << 14)),
+        moves.convert(n, big, ElemKind.F64),
     ):
         assert isinstance(moved, Tensor)
         assert moved.splat_value == 0.5
@@ -127,20 +127,20 @@ def test_moves_of_a_splat_stay_a_splat() -> None:
 
 def test_moves_of_known_elements_leave_no_nodes() -> None:
     n, tensor = node(), Tensor.of(np.arange(6).reshape(2, 3))
-    turned = data_movement.transpose(n, tensor, (1, 0))
+    turned = moves.transpose(n, tensor, (1, 0))
     assert isinstance(turned, Tensor)
     np.testing.assert_array_equal(turned.array, tensor.array.T)
     assert np.shares_memory(turned.array, tensor.array)
-    back = data_movement.slice_axis(n, tensor, 1, 2, 3, -1)
+    back = moves.slice_axis(n, tensor, 1, 2, 3, -1)
     assert isinstance(back, Tensor)
     np.testing.assert_array_equal(back.array, tensor.array[:, ::-1])
-    assert data_movement.reshape(n, tensor, (2, 3)) is tensor
+    assert moves.reshape(n, tensor, (2, 3)) is tensor
     assert n.f.num_nodes == 0
 
 
 def test_reshape_to_another_count_is_an_error() -> None:
     with pytest.raises(glowpy.UserError, match="expected 6 elements"):
-        data_movement.reshape(node(), Tensor.of(np.arange(6)), (4,))
+        moves.reshape(node(), Tensor.of(np.arange(6)), (4,))
 
 
 # Order.
