@@ -40,7 +40,8 @@ def test_known_tensors_move_without_nodes() -> None:
     n = importing()
     image = Tensor.of(np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4))
     moved = channels_last(n, image)
-    assert moved.type.shape == (1, 3, 4, 2) and n.f.num_nodes == 0
+    assert moved.type.shape == (1, 3, 4, 2)
+    assert n.f.num_nodes == 0
     np.testing.assert_array_equal(value_of(channels_first(n, moved)), image.array)
 
 
@@ -48,7 +49,8 @@ def test_nodes_are_named_after_what_is_imported() -> None:
     n = importing()
     rows = computed(n, np.arange(0, 12, 2))
     part = slice_axis(n, rows, 0, 1, 2, 2)
-    assert isinstance(part, NodeValue) and part.node is not None
+    assert isinstance(part, NodeValue)
+    assert part.node is not None
     assert part.node.name.startswith("first")
     np.testing.assert_array_equal(value_of(part), [2, 6])
 
@@ -56,8 +58,10 @@ def test_nodes_are_named_after_what_is_imported() -> None:
 def test_numbers_count_up_to_an_extent_that_is_open() -> None:
     n = importing()
     places = counted(n, symbol("rows", 1, 8))
-    assert places.known is None and str(places.value.type) == "i64[rows]"
-    assert counted(n, 3).known is not None and n.f.num_nodes == 2
+    assert places.known is None
+    assert str(places.value.type) == "i64[rows]"
+    assert counted(n, 3).known is not None
+    assert n.f.num_nodes == 2
 
 
 def test_slices_end_where_the_network_says() -> None:
@@ -72,7 +76,8 @@ def test_what_has_no_bound_is_named_by_the_place_of_the_operand() -> None:
     parameter = n.f.module.create_placeholder("size", Type(ElemKind.I64, (1,)))
     with pytest.raises(ValueNeededError, match="'input 1 of first' must be known") as caught:
         found_dims(n, parameter.value, 1)
-    assert caught.value.inputs == ("size",) and caught.value.diagnostics[0].loc == n.loc
+    assert caught.value.inputs == ("size",)
+    assert caught.value.diagnostics[0].loc == n.loc
 
 
 @pytest.mark.parametrize(("upper", "pads"), [(True, (0, 1, 1, 1)), (False, (1, 1, 0, 1))])
