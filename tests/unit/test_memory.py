@@ -74,34 +74,58 @@ def test_plans_are_right_and_not_much_larger_than_they_must_be(buffers: list[Int
     assert print_plan(plan(program(buffers))) == print_plan(layout)
 
 
-def _first_fit(lives: list[tuple[int, int, int]]) -> int:
-    """The size that placing these (size, start, end) in order comes to, by trying every offset."""
-    placed: list[tuple[int, int, int, int]] = []
-    for size, start, end in lives:
+Life = tuple[int, int, int, int]
+"""Number, bytes, start, end."""
+
+
+def _first_fit(lives: list[Life]) -> tuple[int, int]:
+    """The size that placing these in order comes to, by trying every offset, and the number of the highest."""
+    placed: list[tuple[int, int, int, int, int]] = []
+    for number, size, start, end in lives:
         offset = 0
         while any(
             s <= end and start <= e and offset < top and bottom < offset + size
-            for bottom, top, s, e in placed
+            for bottom, s, e, top, _ in placed
         ):
             offset += ALIGNMENT
-        placed.append((offset, offset + size, start, end))
-    return max((-(-top // ALIGNMENT) * ALIGNMENT for _, top, _, _ in placed), default=0)
+        placed.append((offset, start, end, offset + size, number))
+    highest = max(sorted(placed, key=lambda p: p[:3]), key=lambda p: p[3])
+    return -(-highest[3] // ALIGNMENT) * ALIGNMENT, highest[4]
 
 
-@settings(max_examples=100, deadline=None)
-@given(intervals | alike)
-def test_a_plan_is_the_best_of_first_fit_in_four_orders(buffers: list[Interval]) -> None:
+def _improved(lives: list[Life]) -> int:
+    """The smallest size while the highest goes first, 32 times."""
+    sizes = []
+    for _ in range(33):
+        size, highest = _first_fit(lives)
+        sizes.append(size)
+        lives = sorted(lives, key=lambda life: life[0] != highest)
+    return min(sizes)
+
+
+@settings(max_examples=30, deadline=None)
+@given(alike)
+def test_a_plan_is_the_best_of_first_fit_in_four_orders_and_their_improvements(
+    buffers: list[Interval],
+) -> None:
     layout = plan(program(buffers))
-    lives = sorted(
-        ((s.size, *s.live) for s in layout.activations.slots if s.live), key=lambda b: b[1]
-    )
+    slots = sorted((s for s in layout.activations.slots if s.live), key=lambda s: s.live or ())
+    lives = [(i, s.size, *(s.live or (0, 0))) for i, s in enumerate(slots)]
     orders = (
-        sorted(lives, key=lambda b: -b[0]),
-        sorted(lives, key=lambda b: -b[0] * (b[2] - b[1])),
-        sorted(lives, key=lambda b: (b[1] - b[2], -b[0])),
+        sorted(lives, key=lambda b: -b[1]),
+        sorted(lives, key=lambda b: -b[1] * (b[3] - b[2])),
+        sorted(lives, key=lambda b: (b[2] - b[3], -b[1])),
         lives,
     )
-    assert layout.peak == min(map(_first_fit, orders))
+    assert layout.peak == min(map(_improved, orders))
+
+
+def test_what_no_order_places_well_is_improved() -> None:
+    """First fit in any of the four orders alone needs 704 bytes."""
+    f = program([(0, 0, 320), (0, 4, 192), (1, 5, 192), (4, 1, 192)])
+    layout = plan(f)
+    check(f, layout)
+    assert layout.peak == layout.lower_bound == 576
 
 
 def _damaged(layout: MemoryPlan, index: int, slot: Slot) -> MemoryPlan:
