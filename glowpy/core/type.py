@@ -60,8 +60,9 @@ class Quant:
             )
         if self.axis is None and len(self.scales) != 1:
             raise UserError(f"expected one scale without an axis, got {len(self.scales)}")
-        if not all(scale > 0 and math.isfinite(scale) for scale in self.scales):
-            raise UserError(f"expected positive finite scales, got {print_attr(self.scales)}")
+        wrong = (scale for scale in self.scales if not (scale > 0 and math.isfinite(scale)))
+        if (first := next(wrong, None)) is not None:
+            raise UserError(f"expected positive finite scales, got {print_attr(first)}")
 
     def __str__(self) -> str:
         if self.axis is None:

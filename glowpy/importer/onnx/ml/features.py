@@ -91,8 +91,8 @@ def _imputer(n: OnnxNode) -> NodeValue:
 def _like(n: OnnxNode, x: NodeValue, numbers: Sequence[float], suffix: str) -> NodeValue:
     """Numbers of the kind of the input. Raises UserError for integers that it does not hold."""
     array = np.array(numbers)
-    if x.type.kind.is_integer and (array.astype(x.type.kind.dtype) != array).any():
-        raise UserError(f"expected numbers that {x.type} holds, got {array.tolist()}")
+    if x.type.kind.is_integer and (wrong := array[array.astype(x.type.kind.dtype) != array]).size:
+        raise UserError(f"expected numbers that {x.type} holds, got {wrong[0]}")
     return constant(n, array, x.type.kind, suffix)
 
 
