@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from glowpy.cli.model import load_model, random_array
+from glowpy.core.random_array import random_array
+from glowpy.importer import load
 from glowpy.support.errors import UserError
 from tools.figures.skeleton import save_skeleton
 
@@ -134,7 +135,8 @@ def _export(name: str, path: Path) -> None:
 
 def _quantized(path: Path) -> Path:
     """The file with 8-bit integers, by the ranges that random inputs have."""
-    function, rng = load_model(str(path)).main, np.random.default_rng(0)
+    model = load(path, dims={"batch": 1} if path.stem == "mobilenetv2" else None)
+    function, rng = model.main, np.random.default_rng(0)
     samples, profile = path.with_suffix(".npz"), path.with_suffix(".yaml")
     arrays = {port.original: random_array(port.type, rng) for port in function.inputs}
     np.savez(samples, **{name: array[None] for name, array in arrays.items()})  # type: ignore[arg-type]
