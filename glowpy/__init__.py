@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from glowpy.backends.interpreter.backend import InterpreterBackend
     from glowpy.bundling.load import load_bundle
     from glowpy.bundling.make import bundle
-    from glowpy.checkup import Checkup, check
     from glowpy.core.elemkind import ElemKind
     from glowpy.core.state import State
     from glowpy.core.tensor import Tensor
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from glowpy.plugins import register_operators
     from glowpy.program.function import function
     from glowpy.quantization.integer_ports import integer_ports
-    from glowpy.session import InferenceSession
+    from glowpy.session.checkup import Checkup, check
+    from glowpy.session.session import InferenceSession
     from glowpy.support.errors import (
         GlowError,
         InternalError,
@@ -97,7 +97,7 @@ _HOMES = {
     "glowpy.backends.cpu.options": ("CpuOptions",),
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling.make": ("bundle",),
-    "glowpy.checkup": ("Checkup", "check"),
+    "glowpy.session.checkup": ("Checkup", "check"),
     "glowpy.core.elemkind": ("ElemKind",),
     "glowpy.core.state": ("State",),
     "glowpy.core.tensor": ("Tensor",),
@@ -113,7 +113,7 @@ _HOMES = {
     "glowpy.plugins": ("register_operators",),
     "glowpy.program.function": ("function",),
     "glowpy.bundling.load": ("load_bundle",),
-    "glowpy.session": ("InferenceSession",),
+    "glowpy.session.session": ("InferenceSession",),
     "glowpy.support.errors": (
         "GlowError",
         "InternalError",

@@ -22,8 +22,8 @@ from onnx import helper
 from onnx.backend import base
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.importer import open_model
-from glowpy.session import InferenceSession
+from glowpy.session.host.model import open_model
+from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 
 __all__ = [

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from glowpy.core.tensor import Array
-from glowpy.session import InferenceSession
+from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
 from glowpy.torch_layers import LAYERS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.checkup import Checkup, check_function, check_read
 from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
 from glowpy.cli.completion import complete_file
 from glowpy.cli.model import (
@@ -20,6 +19,7 @@ from glowpy.cli.shapes import parse_shapes, shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
 from glowpy.importer.onnx.survey import read_with_problems
+from glowpy.session.checkup import Checkup, check_function, check_read
 from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import Diagnostic, UserError
 

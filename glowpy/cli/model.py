@@ -30,11 +30,11 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer.foreign import foreign_file, foreign_folder
-from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.recipe import state_ports
+from glowpy.session.host.model import HostModel, open_model
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import at_extents, symbols_of
@@ -180,7 +180,7 @@ def expect_onnx(path: str, constants: str) -> None:
 
 
 def open_onnx(path: str, constants: str = "") -> OnnxModel | HostModel | None:
-    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `importer.open_model` do."""
+    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `open_model` do."""
     if is_text(path):
         return None
     expect_onnx(path, constants)

@@ -13,9 +13,10 @@ from click.core import ParameterSource
 from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.values import parse_values
-from glowpy.importer import HostModel, OnnxModel, open_model
-from glowpy.preparation import CompileEvent, parse_ranges
-from glowpy.session import InferenceSession
+from glowpy.importer import OnnxModel
+from glowpy.session.host.model import HostModel, open_model
+from glowpy.session.preparation import CompileEvent, parse_ranges
+from glowpy.session.session import InferenceSession
 from glowpy.support.console import print_json, progress
 from glowpy.support.errors import UserError
 

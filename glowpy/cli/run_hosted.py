@@ -16,9 +16,9 @@ from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.debugging.observers import Observers
 from glowpy.executable import Observer
-from glowpy.importer import HostModel
 from glowpy.importer.onnx.tensor import elem_type_of
-from glowpy.session import InferenceSession
+from glowpy.session.host.model import HostModel
+from glowpy.session.session import InferenceSession
 from glowpy.support.console import progress
 
 __all__ = ["run_hosted"]

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from glowpy.core.type import Shape
-from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, symbol
 from glowpy.support.text import parse_dim, symbol_name

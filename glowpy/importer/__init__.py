@@ -5,8 +5,6 @@ from glowpy.importer.kit.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
 from glowpy.importer.onnx.contrib.schemas import operator_schemas
 from glowpy.importer.onnx.given_elements import Given, external_reader
-from glowpy.importer.onnx.host.model import HostModel, by_rounds, open_model
-from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.importer.onnx.indices import checks_among, raise_wrong
 from glowpy.importer.onnx.model import OnnxModel, load, read_model
 from glowpy.importer.onnx.registry import registered as imported_operators
@@ -16,20 +14,16 @@ from glowpy.importer.onnx.source import read_proto
 __all__ = [
     "FOUR_BIT_LEVELS",
     "Given",
-    "HostInfo",
-    "HostModel",
     "OnnxModel",
     "RoundsError",
     "ValueInfo",
     "ValueNeededError",
-    "by_rounds",
     "checks_among",
     "count_output",
     "external_reader",
     "imported_operators",
     "inferred_outputs",
     "load",
-    "open_model",
     "operator_schemas",
     "raise_wrong",
     "read_model",

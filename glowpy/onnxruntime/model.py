@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from glowpy.exporter import set_dims
-from glowpy.importer import (
-    Given,
-    HostInfo,
-    HostModel,
-    OnnxModel,
-    ValueInfo,
-    inferred_outputs,
-    read_proto,
-)
-from glowpy.importer import open_model as read_model
+from glowpy.importer import Given, OnnxModel, ValueInfo, inferred_outputs, read_proto
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
+from glowpy.session.host.model import HostModel
+from glowpy.session.host.model import open_model as read_model
+from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import GlowError
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
-from glowpy.importer import HostModel, OnnxModel
+from glowpy.importer import OnnxModel
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.config import configured
 from glowpy.onnxruntime.devices import (
@@ -45,8 +45,9 @@ from glowpy.onnxruntime.options import RunOptions, SessionOptions
 from glowpy.onnxruntime.profile import Profiler
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
-from glowpy.preparation import parse_ranges
-from glowpy.session import InferenceSession as Session
+from glowpy.session.host.model import HostModel
+from glowpy.session.preparation import parse_ranges
+from glowpy.session.session import InferenceSession as Session
 from glowpy.support.errors import GlowError
 from glowpy.support.process_bound import ProcessBound
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from glowpy.session import InferenceSession
+from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 from tests.torch_backend import publish
 

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 import glowpy
 from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.checkup import check
 from glowpy.cli import main
+from glowpy.session.checkup import check
 from tests.onnx.calls_models import decoder, model_of
 from tests.onnx.comparison import graph_model, info
 

@@ -15,8 +15,8 @@ from onnxruntime.capi import _pybind_state as capi
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.contrib.schemas import contrib_schemas
-from glowpy.importer.onnx.host.node import ruled
 from glowpy.importer.onnx.registry import registered
+from glowpy.session.host.registry import ruled
 from tests.onnx.contrib_cases import CONTRIB, NCHWC, Case, case, f32, i32, reference
 
 F, WHOLE = TensorProto.FLOAT, TensorProto.INT32

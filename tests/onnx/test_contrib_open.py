@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.preparation import CompileEvent
+from glowpy.session.preparation import CompileEvent
 
 F, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 HEADS, SIZE = 4, 8

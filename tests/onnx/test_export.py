@@ -31,8 +31,9 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
-from glowpy.importer import HostModel, ValueNeededError, open_model
+from glowpy.importer import ValueNeededError
 from glowpy.passes import RewritePass
+from glowpy.session.host.model import HostModel, open_model
 from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves
 from tests.ops.test_ml import grown

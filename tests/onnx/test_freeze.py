@@ -11,7 +11,7 @@ import pytest
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.preparation import CompileEvent
+from glowpy.session.preparation import CompileEvent
 from glowpy.support.errors import FrozenError, ResourceError
 from tests.onnx.calls_models import model_of
 

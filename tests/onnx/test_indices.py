@@ -15,6 +15,7 @@ import glowpy
 import glowpy.onnxruntime as ort
 from glowpy.core.tensor import Array
 from glowpy.onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from glowpy.session.host.model import open_model
 
 BACKENDS = ["interpreter", "cpu"]
 F = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -250,7 +251,7 @@ def test_known_indices_are_wrong_at_once() -> None:
 
 def test_a_session_that_checks_has_code_of_its_own() -> None:
     """Both from one model, whose code is kept for other sessions."""
-    opened = glowpy.importer.open_model(one("Gather", {"x": F, "i": i64(0, 3)})[0])
+    opened = open_model(one("Gather", {"x": F, "i": i64(0, 3)})[0])
     feeds = {"x": F, "i": i64(0, 3)}
     for checks in (False, True, False):
         own = glowpy.InferenceSession(opened, check_indices=checks)
@@ -265,7 +266,7 @@ def test_repeated_indices_are_looked_at_once() -> None:
     text = """agraph (float[N, 4] x, int64[K] i) => (float[A, B] y) {
       s = Constant <value_ints = [1, -1]> () r = Reshape(i, s) t = Transpose(r) m = Constant <value_ints = [3, 4]> ()
       e = Expand(t, m) y = GatherElements(x, e) }"""
-    model = glowpy.importer.open_model(parser.parse_model(HEAD + text))
+    model = open_model(parser.parse_model(HEAD + text))
     assert isinstance(model, glowpy.importer.OnnxModel)
     model.checked = True
     module = model.build(shapes={"x": (5, 4), "i": (3,)})

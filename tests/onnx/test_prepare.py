@@ -21,7 +21,7 @@ from glowpy import onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.importer import OnnxModel
-from glowpy.preparation import MOST_PROGRAMS, CompileEvent
+from glowpy.session.preparation import MOST_PROGRAMS, CompileEvent
 
 F32 = np.float32
 

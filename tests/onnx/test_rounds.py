@@ -15,7 +15,7 @@ from onnx import parser
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.session import InferenceSession
+from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]> '

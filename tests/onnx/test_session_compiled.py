@@ -14,8 +14,9 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
-from glowpy import engine, session_programs
+from glowpy import engine
 from glowpy.importer import ValueNeededError
+from glowpy.session import programs
 from glowpy.support.errors import ResourceError
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.session_models import F32, X, expanding, make, symbolic
@@ -357,7 +358,7 @@ def test_value_of_another_element_type_is_refused() -> None:
 
 def test_large_values_are_refused() -> None:
     """An input that is data cannot be compiled for each of its values."""
-    size = session_programs.MAX_VALUE + 1
+    size = programs.MAX_VALUE + 1
     data = np.zeros(size, np.int64)
     nodes = [
         helper.make_node("ReduceMax", ["d"], ["m"], keepdims=1),

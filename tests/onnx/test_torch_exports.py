@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.session_programs import Programs
+from glowpy.session.programs import Programs
 from glowpy.support.symbolic import Dim, symbol
 
 pytest.importorskip("torch", reason="torch is not installed")

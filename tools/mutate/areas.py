@@ -18,7 +18,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "ops": ("glowpy/ops/*.py",),
     "core": ("glowpy/core/*.py",),
     "bundle": ("glowpy/backends/cpu/bundle/*.py", "glowpy/bundling/*.py"),
-    "session": ("glowpy/session.py", "glowpy/engine.py", "glowpy/backend.py"),
+    "session": ("glowpy/session/*.py", "glowpy/engine.py", "glowpy/backend.py"),
     "cli": ("glowpy/cli/*.py",),
     "program": ("glowpy/program/*.py",),
     "libjit": ("libjit/src/*.c", "libjit/include/*.h"),

@@ -11,9 +11,9 @@ from glowpy.core.type import Type
 from glowpy.importer.onnx.attributes import unsupported_attributes
 from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
-from glowpy.importer.onnx.host.node import rule_of
 from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
+from glowpy.importer.onnx.session_operators import is_of_sessions
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.tensor import type_name
 from glowpy.operators import operator_sets
@@ -46,7 +46,7 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
         return f"{node.op_type}: the model imports no opset of the domain '{node.domain}'"
     known = handler_of(domain_of(node.domain), node.op_type, opset) is not None
     if not known and not is_defined(node, opset):
-        if rule_of(domain_of(node.domain), node.op_type, opset) is not None:
+        if is_of_sessions(domain_of(node.domain), node.op_type, opset):
             return f"{_spell(node, opset)} is not supported by machine code: only a session computes it"
         return f"{_spell(node, opset)} is not supported"
     schema = schema_of(node, opset)
@@ -105,7 +105,7 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
         if own and domain not in KNOWN_DOMAINS:
             return _own_versions(domain, node.op_type, own)
         return f"a package can bring the operators of '{domain}': see docs/operators.md"
-    if rule_of(domain, node.op_type, opset) is not None:
+    if is_of_sessions(domain, node.op_type, opset):
         session = "glowpy.InferenceSession and glowpy run take the model"
         if node.op_type == "ZipMap":
             return f"convert the model with options={{'zipmap': False}}; {session} as it is"

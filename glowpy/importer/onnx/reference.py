@@ -9,8 +9,8 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.graph import decoded
 from glowpy.importer.onnx.stored import Stores
+from glowpy.importer.onnx.string_tensors import decoded
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 

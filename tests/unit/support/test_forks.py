@@ -252,7 +252,7 @@ MODEL = bytes.fromhex(sys.argv[1])
 thread = threading.Thread(target=open_one)
 thread.start()
 while not any(getattr(m.__spec__, "_initializing", False) for n, m in list(sys.modules.items())
-              if n.startswith("glowpy.session")):
+              if n.startswith("glowpy.session.session")):
     assert thread.is_alive(), "it is too late"
 pid = os.fork()
 if not pid:

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import final
 
-from glowpy.grids import Grid
 from glowpy.importer import ValueInfo
-from glowpy.shape_plan import Plan
+from glowpy.session.grids import Grid
+from glowpy.session.shapes import Plan
+from glowpy.session.suppositions import Constants, Suppositions
 from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames
 from glowpy.support.questions import Need, Question
@@ -34,7 +35,6 @@ from glowpy.support.symbolic import (
     symbols_of,
 )
 from glowpy.support.text import symbol_name
-from glowpy.suppositions import Constants, Suppositions
 
 __all__ = ["Assumptions"]
 

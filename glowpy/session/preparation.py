@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
-from glowpy.assumptions import Assumptions
 from glowpy.core.tensor import Array
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
-from glowpy.shape_plan import Plan
+from glowpy.session.assumptions import Assumptions
+from glowpy.session.shapes import Plan
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError

@@ -15,13 +15,13 @@ from onnx import AttributeProto
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.attributes import NodeAttributes
-from glowpy.importer.onnx.host.graph import decoded
-from glowpy.importer.onnx.host.types import HostValue
 from glowpy.importer.onnx.stored import Stores
+from glowpy.importer.onnx.string_tensors import decoded
 from glowpy.rounds import Rounds
+from glowpy.session.host.types import HostValue
 from glowpy.support.errors import UserError
 
-__all__ = ["Body", "HostNode", "Rule", "number", "on_host", "rule_of", "ruled"]
+__all__ = ["RULES", "Body", "HostNode", "Rule", "number", "on_host"]
 
 
 class Body(Protocol):
@@ -42,7 +42,8 @@ class Body(Protocol):
 
 Rule: TypeAlias = Callable[["HostNode"], Callable[..., HostValue]]
 
-_RULES: dict[tuple[str, str], dict[int, Rule]] = {}
+RULES: dict[tuple[str, str], dict[int, Rule]] = {}
+"""The rules of each operator, by domain and name, by the opset from which on they hold. `registry` fills it."""
 
 
 def on_host(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Rule], Rule]:
@@ -50,22 +51,10 @@ def on_host(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Rule]
 
     def add(rule: Rule) -> Rule:
         for op_type in op_types:
-            _RULES.setdefault((domain, op_type), {})[since] = rule
+            RULES.setdefault((domain, op_type), {})[since] = rule
         return rule
 
     return add
-
-
-def rule_of(domain: str, op_type: str, opset: int) -> Rule | None:
-    """The rule for an operator at an opset, or None."""
-    versions = _RULES.get((domain, op_type), {})
-    covering = [since for since in versions if since <= opset]
-    return versions[max(covering)] if covering else None
-
-
-def ruled() -> dict[tuple[str, str], list[int]]:
-    """Every operator with a rule, (domain, operator) to the opsets at which a rule begins."""
-    return {key: sorted(versions) for key, versions in sorted(_RULES.items())}
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.node import HostNode, on_host
+from glowpy.session.host.node import HostNode, on_host
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

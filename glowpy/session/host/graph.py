@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
 
-from glowpy.importer.onnx.host.types import HostValue, is_strings, strings
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.stored import Stores
-from glowpy.importer.onnx.tensor import decode, decode_sparse
-from glowpy.support.errors import UserError
+from glowpy.importer.onnx.string_tensors import Stored, decoded
+from glowpy.session.host.types import is_strings
 
 __all__ = [
-    "Stored",
     "body_inputs",
     "constant_of",
-    "decoded",
     "free_names",
     "graph_outputs",
     "graphs_of",
@@ -28,12 +23,6 @@ __all__ = [
     "stored_type",
     "takes_strings",
 ]
-
-_MAX_RANK = 32
-"""Of a constant of strings."""
-
-Stored: TypeAlias = TensorProto | SparseTensorProto
-"""A constant of a model."""
 
 
 def graphs_of(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
@@ -98,21 +87,6 @@ def stored_type(stored: Stored) -> onnx.TypeProto:
     """The type of a constant."""
     dense = stored if isinstance(stored, TensorProto) else stored.values
     return helper.make_tensor_type_proto(dense.data_type, list(stored.dims))
-
-
-def decoded(name: str, stored: Stored, stores: Stores) -> HostValue:
-    """The elements of a constant, as an array. Raises UserError where they do not fit its shape."""
-    if isinstance(stored, SparseTensorProto):
-        return decode_sparse(stored, stores).array
-    if stored.data_type != TensorProto.STRING:
-        return decode(stored, stores).array
-    array = strings(f"tensor '{name}'", list(stored.string_data))
-    dims = list(stored.dims)
-    if min(dims, default=0) < 0 or len(dims) > _MAX_RANK or array.size != math.prod(dims):
-        raise UserError(
-            f"tensor '{name}': expected the shape of its {array.size} strings, got {dims[:16]}"
-        )
-    return array.reshape(dims)
 
 
 def body_inputs(

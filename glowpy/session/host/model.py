@@ -14,29 +14,25 @@ from glowpy.importer.kit.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
-from glowpy.importer.onnx.host import containers, control, labels, strings
-from glowpy.importer.onnx.host.graph import graphs_of, initializers
-from glowpy.importer.onnx.host.node import rule_of
-from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment, split
-from glowpy.importer.onnx.host.types import (
+from glowpy.importer.onnx.model import OnnxModel
+from glowpy.importer.onnx.order import place_of
+from glowpy.importer.onnx.reports import located, raise_all
+from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.session.host.graph import graphs_of, initializers
+from glowpy.session.host.registry import rule_of
+from glowpy.session.host.split import HostPlan, HostStep, Segment, split
+from glowpy.session.host.types import (
     HostInfo,
     check_operands,
     dtype_of,
     element_types,
     is_numeric,
 )
-from glowpy.importer.onnx.model import OnnxModel
-from glowpy.importer.onnx.order import place_of
-from glowpy.importer.onnx.reports import located, raise_all
-from glowpy.importer.onnx.source import Source, domain_of, read_source
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["FAMILIES", "HostModel", "by_rounds", "open_model"]
-
-FAMILIES = (containers, control, labels, strings)
-"""The modules with rules: importing them fills the table."""
+__all__ = ["HostModel", "by_rounds", "open_model"]
 
 
 @within_limits

@@ -11,14 +11,14 @@ from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction, given_inputs, store_outputs
-from glowpy.fresh_state import fresh_shapes
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, raise_wrong
+from glowpy.session.initial_state import fresh_shapes
+from glowpy.session.suppositions import Shapes, Ways, supposed_outputs
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import symbols_of
-from glowpy.suppositions import Shapes, Ways, supposed_outputs
 
 __all__ = ["SessionState", "state_pairs"]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import countOf
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -25,6 +24,7 @@ from glowpy.importer.onnx.signature import (
     spelled_shape,
 )
 from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.onnx.string_tensors import strings
 from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -39,7 +39,6 @@ __all__ = [
     "is_strings",
     "node_types",
     "spelled",
-    "strings",
 ]
 
 HostValue: TypeAlias = Any
@@ -304,40 +303,6 @@ def _checking(shape: list[DeclaredDim] | None) -> Callable[[str, Array], Array]:
         return array
 
     return checked
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character in UTF-16, which Python's text may hold alone, and neither UTF-8 nor ONNX does."""
-
-
-def strings(what: str, given: object) -> Array:
-    """An array of `str` objects, from an array of text, of UTF-8 or of such objects, or nested lists.
-
-    Raises UserError for elements that are no strings.
-    """
-    array: Array = np.asarray(given) if isinstance(given, np.ndarray) else np.array(given, object)
-    if array.dtype.kind not in "OUST":
-        raise UserError(f"{what}: expected an array of strings, got {array.dtype}")
-    items = array.reshape(-1).tolist()
-    if countOf(map(type, items), str) == len(items) and "".join(items).isascii():
-        return array.astype(object)
-    result = np.empty(array.size, object)
-    result[:] = [_text(what, item) for item in items]
-    return result.reshape(array.shape)
-
-
-def _text(what: str, item: Any) -> str:
-    """A string as Python has it. Raises UserError for anything else."""
-    if isinstance(item, bytes):
-        try:
-            item = item.decode()
-        except UnicodeDecodeError:
-            raise UserError(f"{what}: expected strings in UTF-8, got {item[:40]!r}") from None
-    if not isinstance(item, str):
-        raise UserError(f"{what}: expected strings, got {_kind(item)}")
-    if _SURROGATE.search(item):
-        raise UserError(f"{what}: expected text that UTF-8 can spell, got {item[:40]!a}")
-    return str(item)
 
 
 def _kind(given: object) -> str:

@@ -14,15 +14,16 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction
-from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.host.node import HostNode, rule_of
-from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
-from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.rounds import Rounds, Wiring
-from glowpy.session_feeds import listed
+from glowpy.session.feeds import listed
+from glowpy.session.host.model import HostModel
+from glowpy.session.host.node import HostNode
+from glowpy.session.host.registry import rule_of
+from glowpy.session.host.split import HostPlan, HostStep, Segment
+from glowpy.session.host.types import HostInfo, HostValue
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
 

@@ -1,8 +1,8 @@
 """Programs: what a session has compiled of a model as a whole, and what it knows for that of the calls it got.
 
-A model with symbolic dimensions is compiled for ranges of extents, which grow with what it meets: see
-`glowpy.assumptions`. A model whose shapes depend on the elements of an input is compiled once for each value of that
-input. What was compiled is kept; the least recently used is dropped first.
+A model with symbolic dimensions is compiled for ranges of extents, which grow with what it meets: see `assumptions`.
+A model whose shapes depend on the elements of an input is compiled once for each value of that input. What was compiled
+is kept; the least recently used is dropped first.
 """
 
 from __future__ import annotations
@@ -15,30 +15,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
-from glowpy.assumptions import Assumptions
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import compile_or_recall
 from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
-from glowpy.importer import (
-    OnnxModel,
-    RoundsError,
-    ValueNeededError,
-    by_rounds,
-    checks_among,
-)
-from glowpy.preparation import CompileEvent, Gate, Ranges, given_values, prepared
-from glowpy.session_feeds import key_of, listed
-from glowpy.shape_plan import Plan
-from glowpy.specialisations import Specialisations
+from glowpy.importer import OnnxModel, RoundsError, ValueNeededError, checks_among
+from glowpy.session.assumptions import Assumptions
+from glowpy.session.cache import Specialisations
+from glowpy.session.feeds import key_of, listed
+from glowpy.session.host.model import by_rounds
+from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
+from glowpy.session.shapes import Plan
+from glowpy.session.suppositions import Elements, Shapes, Ways, beyond_limits
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.loc import Loc
 from glowpy.support.questions import Need
 from glowpy.support.symbolic import UndecidedError
-from glowpy.suppositions import Elements, Shapes, Ways, beyond_limits
 
 __all__ = ["Programs"]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.executable import input_misfit
-from glowpy.importer import HostInfo, ValueInfo
+from glowpy.importer import ValueInfo
+from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError, expect_type
 
 __all__ = ["check_out", "checked_feeds", "chosen_outputs", "key_of", "listed", "narrowed"]

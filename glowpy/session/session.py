@@ -1,7 +1,7 @@
 """`InferenceSession`: a model that compiles itself for the shapes it meets.
 
-What is compiled of a model as a whole is in `glowpy.session_programs`; a session of a model that is not runs what
-`glowpy.hosted` splits it into.
+What is compiled of a model as a whole is in `programs`; a session of a model that is not runs what `hosted`
+splits it into.
 """
 
 from __future__ import annotations
@@ -19,32 +19,24 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_with
 from glowpy.executable import CompiledFunction, Observer, given_inputs
 from glowpy.graph.state import StatePairs
-from glowpy.hosted import Hosted
-from glowpy.importer import (
-    HostInfo,
-    HostModel,
-    OnnxModel,
-    RoundsError,
-    ValueInfo,
-    ValueNeededError,
-    by_rounds,
-    open_model,
-    raise_wrong,
+from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError, raise_wrong
+from glowpy.session.feeds import check_out, checked_feeds, chosen_outputs, listed, narrowed
+from glowpy.session.host.model import HostModel, by_rounds, open_model
+from glowpy.session.host.types import HostInfo
+from glowpy.session.hosted import Hosted
+from glowpy.session.preparation import CompileEvent, Gate, Range, Ranges
+from glowpy.session.programs import Programs
+from glowpy.session.state import SessionState, state_pairs
+from glowpy.session.suppositions import (
+    called_with,
+    supposed_outputs,
 )
-from glowpy.preparation import CompileEvent, Gate, Range, Ranges
-from glowpy.session_feeds import check_out, checked_feeds, chosen_outputs, listed, narrowed
-from glowpy.session_programs import Programs
-from glowpy.session_state import SessionState, state_pairs
 from glowpy.support.errors import Diagnostic, UserError, expect_type
 from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
-from glowpy.suppositions import (
-    called_with,
-    supposed_outputs,
-)
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -58,7 +50,7 @@ class InferenceSession(ProcessBound):
     A session with state runs once at a time: each run goes on where the one before it ended.
 
     Args:
-        model: A path, the bytes of a file, a parsed model, or what `importer.open_model` made of one.
+        model: A path, the bytes of a file, a parsed model, or what `open_model` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.

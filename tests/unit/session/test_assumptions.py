@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from glowpy.assumptions import Assumptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
-from glowpy.shape_plan import Plan
+from glowpy.session.assumptions import Assumptions
+from glowpy.session.shapes import Plan
 from glowpy.support.symbolic import UndecidedError, UnequalError, UnorderedError, least, symbol
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from glowpy.session.suppositions import Suppositions, is_limit, void
 from glowpy.support.errors import UserError
 from glowpy.support.questions import Asked
 from glowpy.support.symbolic import (
@@ -14,7 +15,6 @@ from glowpy.support.symbolic import (
     UnorderedError,
     symbol,
 )
-from glowpy.suppositions import Suppositions, is_limit, void
 
 BATCH, COUNT, OTHER = symbol("batch", 1, 8), symbol("count", 0, 64), symbol("other", 0, 64)
 NOTHING: frozenset[tuple[str, int]] = frozenset()

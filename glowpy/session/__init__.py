@@ -1,0 +1,1 @@
+"""Sessions: models that compile themselves for the calls they get. `glowpy.InferenceSession` is in `session`."""
