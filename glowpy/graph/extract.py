@@ -124,7 +124,8 @@ def excerpt(function: Function, nodes: Iterable[Node], name: str = "") -> Module
     for node in part:
         for result in node.results:
             if not result.num_users or any(user not in chosen for user in result.users):
-                output = module.create_placeholder(_stem(result), result.type)
+                name = _stem(result)
+                output = module.create_placeholder(name, result.type, original=result.name)
                 f.create_save("save", values[result], output, loc=node.loc)
     return module
 

@@ -114,13 +114,22 @@ class Storages:
         """Gives a variable another initial value; None is zeros. Raises UserError for one that does not fit."""
         variable.initial = _initial(variable.name, variable.type, initial, variable.loc)
 
-    def make_variable(self, placeholder: Placeholder, memory: Type) -> Variable:
-        """Puts a variable of the same name and type in the place of a placeholder."""
-        del self._placeholders[placeholder.name]
-        name, original = placeholder.name, placeholder.original
-        variable = Variable(name, placeholder.type, memory, placeholder.loc, original=original)
-        self._variables[name] = variable
-        placeholder.value.replace_all_uses_with(variable.value)
+    def make_variable(
+        self, storage: Placeholder | Constant, memory: Type | None = None
+    ) -> Variable:
+        """Puts a variable of the same name and type in the place of a placeholder, or of a constant: its initial value.
+
+        It lies in memory of its own type unless that of another is given.
+        """
+        initial = storage if isinstance(storage, Constant) else None
+        del (self._placeholders if initial is None else self._constants)[storage.name]
+        variable = Variable(
+            *(storage.name, storage.type, memory or storage.type, storage.loc),
+            original=storage.original,
+            initial=initial,
+        )
+        self._variables[storage.name] = variable
+        storage.value.replace_all_uses_with(variable.value)
         return variable
 
     def make_placeholder(self, variable: Variable) -> Placeholder:

@@ -203,6 +203,25 @@ def test_values_that_do_not_fit_are_refused() -> None:
             parse_module(f"module {{\n  variable %v : f32[3] = {text}\n}}\n")
 
 
+def test_a_constant_becomes_a_variable_that_begins_with_it() -> None:
+    """As weights do that are trained."""
+    whole = Module()
+    f, type = whole.create_function("main"), parse_type("f32[3]")
+    x, y = (whole.create_placeholder(name, type) for name in "xy")
+    weight = whole.create_constant("w", np.array([1, 2, 3], np.float32))
+    grown = f.create_add("grown", weight, x)
+    f.create_save("save", grown, y)
+    variable = whole.make_variable(weight)
+    f.create_save("keep", grown, variable)
+    verify_module(whole)
+    assert not whole.constants
+    assert "variable %w : f32[3] = [1.0, 2.0, 3.0]" in print_module(whole)
+    compiled = glowpy.compile(whole, "interpreter")
+    state = compiled.state()
+    for runs in (1, 2):
+        np.testing.assert_array_equal(compiled({"x": X}, state=state)["y"], [1, 2, 3] + runs * X)
+
+
 def test_what_a_function_takes_begins_with_what_is_passed() -> None:
     whole = Module()
     type = parse_type("f32[2]")

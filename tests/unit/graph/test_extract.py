@@ -255,10 +255,28 @@ def test_an_excerpt_is_a_network() -> None:
     feeds = {"n": np.array(5), "x": np.array([1, 2, 30], np.float32)}
     outputs: dict[str, Array] = glowpy.compile(part, "interpreter")(feeds)
     whole = glowpy.compile(module, "interpreter")(feeds)
-    np.testing.assert_array_equal(outputs["loop_1"][:3], whole["sums"][:3])
+    np.testing.assert_array_equal(outputs["loop.1"][:3], whole["sums"][:3])
     assert outputs["number"] == outputs["loop"][0]
     with pytest.raises(UserError, match="expected nodes of @main that compute something"):
         excerpt(f, f.saves)
+
+
+def test_excerpts_feed_each_other() -> None:
+    """The first half of a network by itself gives what the second half takes, several results of a node as well."""
+    module = parse_module(TEXT)
+    f = module.main
+    order = [node for node in f.topological() if not isinstance(node, SaveNode)]
+    known: dict[str, Array] = {
+        "x": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "mask": np.ones((2, 3), bool),
+        "state": np.ones((2, 3), np.float32),
+    }
+    for part in (order[:3], order[3:]):
+        half = glowpy.compile(excerpt(f, part), "interpreter")
+        known |= half({name: known[name] for name in half.inputs})
+    np.testing.assert_array_equal(known["b"], known["x"] * [2, 3, 4] + 1)
+    np.testing.assert_array_equal(known["d"], -known["b"] * [2, 3, 4])
+    assert known["values.indices"].tolist() == [[2, 1], [2, 1]]
 
 
 def test_one_node_alone_keeps_its_predicate_but_has_no_functions() -> None:
