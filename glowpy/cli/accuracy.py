@@ -6,14 +6,13 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 
 from glowpy.cli.files import write_text
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import Source
 from glowpy.cli.samples import read_samples
 from glowpy.cli.users_code import users_code, users_object
@@ -162,20 +161,7 @@ class Accuracy:
 
 def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of a command that compares networks. It gets them as `accuracy`."""
-
-    @wraps(command)
-    def with_options(
-        *,
-        page: str | None,
-        inputs: str,
-        max_drop: float | None,
-        metric: str,
-        search_file: str,
-        **others: Any,
-    ) -> None:
-        command(accuracy=Accuracy(page, inputs, max_drop, metric, search_file), **others)
-
-    decorated: Callable[..., None] = with_options
+    decorated = gathered(Accuracy, "accuracy")(command)
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +26,7 @@ from glowpy.cli.backends import (
 from glowpy.cli.bench_report import print_report
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_text
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
     Source,
     constants_option,
@@ -61,6 +61,44 @@ class _Peers(click.ParamType[tuple[str, ...]]):
             if name not in PEERS:
                 self.fail(f"expected some of {', '.join(PEERS)}, got '{name}'", param, ctx)
         return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """Options of `glowpy bench`, by the names of its parameters."""
+
+    models: tuple[str, ...]
+    layers: bool
+    peers: tuple[str, ...]
+    ncnn_models: Path | None
+    threads: int
+    core: int | None
+    seconds: float
+    repeat: int
+    clock: Literal["wall", "cpu"]
+    fresh_peaks: bool
+    html: str | None
+    trace: str | None
+    inputs: tuple[str, ...]
+    shapes: tuple[str, ...]
+    values: tuple[str, ...]
+    state: tuple[str, ...]
+    constants: str
+    name: str
+    seed: int
+    backend: str
+    settings: tuple[str, ...]
+    cpu_options: CpuOptions
+    as_json: bool
+    passes: PassOptions
+
+    def source(self, model: str) -> Source:
+        """One of the models, which is read if something needs it."""
+        return Source(
+            *(model, self.shapes, self.constants, self.name, self.backend, self.state),
+            inputs=self.inputs,
+            values=self.values,
+        )
 
 
 @click.command(cls=Verb)
@@ -132,32 +170,8 @@ class _Peers(click.ParamType[tuple[str, ...]]):
 @computing_options()
 @pass_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def bench(
-    models: tuple[str, ...],
-    layers: bool,
-    peers: tuple[str, ...],
-    ncnn_models: Path | None,
-    threads: int,
-    core: int | None,
-    seconds: float,
-    repeat: int,
-    clock: Literal["wall", "cpu"],
-    fresh_peaks: bool,
-    html: str | None,
-    trace: str | None,
-    inputs: tuple[str, ...],
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    state: tuple[str, ...],
-    constants: str,
-    name: str,
-    seed: int,
-    backend: str,
-    settings: tuple[str, ...],
-    cpu_options: CpuOptions,
-    as_json: bool,
-    passes: PassOptions,
-) -> None:
+@gathered(BenchOptions)
+def bench(options: BenchOptions) -> None:
     """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
 
     GFLOP/s counts the products of the model, two operations for each multiply-add. GB/s counts what is read and written
@@ -170,41 +184,55 @@ def bench(
       glowpy bench model.onnx --threads 2 --seconds 5 --json
       glowpy bench model.onnx --html bench.html --trace bench.trace.json
     """
-    _expect_files(html, trace)
-    count, chosen = _processors(threads, core, clock)
-    plan = Plan(seconds, repeat, peers, ncnn_models, count, chosen, clock)
-    options = replace(cpu_options, threads=count)
-    own = machine_code_backend(backend, options, settings)
-    twin = machine_code_backend(backend, replace(options, tune=None, timed=clock), settings)
+    _expect_files(options.html, options.trace)
+    plan = _plan(options)
+    own, twin = _backends(options, plan)
     with pinned(plan.core), progress("measuring the machine"):
-        peaks = peaks_of(own.target, min(count, usable_cores()), fresh=fresh_peaks)
-    opened = partial(Source, inputs=inputs, values=values)
-    sources = [opened(model, shapes, constants, name, backend, state) for model in models]
-    timed = twin if layers or html or trace else None
+        peaks = peaks_of(own.target, min(plan.threads, usable_cores()), fresh=options.fresh_peaks)
+    timed = twin if options.layers or options.html or options.trace else None
+    sources = [options.source(model) for model in options.models]
     results = [
-        measure(_subject(source, own, seed, passes), own, timed, peaks, plan) for source in sources
+        measure(_subject(source, own, options), own, timed, peaks, plan) for source in sources
     ]
     warn_of_tuning(own)
     machine = machine_figures(own.target, peaks, plan)
-    if html is not None:
-        write_text(html, bench_page(machine, results))
-    if trace is not None:
-        write_text(trace, trace_text(results))
-    if as_json:
+    if options.html is not None:
+        write_text(options.html, bench_page(machine, results))
+    if options.trace is not None:
+        write_text(options.trace, trace_text(results))
+    if options.as_json:
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
-        print_report(own.target, plan, results, layers=layers)
+        print_report(own.target, plan, results, layers=options.layers)
 
 
-def _subject(source: Source, backend: CpuBackend, seed: int, passes: PassOptions) -> Subject:
+def _plan(options: BenchOptions) -> Plan:
+    """How long to measure, and what. Raises UserError for processors and clocks that do not go together."""
+    count = _count(options.threads, options.clock)
+    core = _chosen_core(options.core, count)
+    return Plan(
+        *(options.seconds, options.repeat, options.peers, options.ncnn_models),
+        *(count, core, options.clock),
+    )
+
+
+def _backends(options: BenchOptions, plan: Plan) -> tuple[CpuBackend, CpuBackend]:
+    """What compiles models, and the same with a clock."""
+    own = replace(options.cpu_options, threads=plan.threads)
+    twin = replace(own, tune=None, timed=options.clock)
+    name, settings = options.backend, options.settings
+    return machine_code_backend(name, own, settings), machine_code_backend(name, twin, settings)
+
+
+def _subject(source: Source, backend: CpuBackend, options: BenchOptions) -> Subject:
     """Compiles a model, and reads its inputs or makes them. Raises as `load_model`, `compile` and `read_inputs` do."""
-    before = len(backend.tuned)
+    before, passes = len(backend.tuned), options.passes
     with progress(f"compiling {source.path}"):
         stages = passes.compilation(source.function, backend)
-        _ = stages.compiled
+        stages.compiled  # noqa: B018 - computed here, where progress is shown
     passes.report(stages.ctx)
     texts, ports, state = source.inputs, source.ports, source.state_ports
-    feeds = read_inputs(texts, ports, seed, source.path, state, source.known)
+    feeds = read_inputs(texts, ports, options.seed, source.path, state, source.known)
     tuned = None if backend.options.tune is None else backend.tuned[before:]
     return Subject(source.path, stages, feeds, tuned)
 
@@ -221,12 +249,6 @@ def _count(threads: int, clock: str) -> int:
     if clock == "cpu" and count > 1:
         raise UserError("--clock cpu: expected one thread", note="leave out --threads")
     return count
-
-
-def _processors(threads: int, core: int | None, clock: str) -> tuple[int, int | None]:
-    """The number of threads, and the processor to pin the process to."""
-    count = _count(threads, clock)
-    return count, _chosen_core(core, count)
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:

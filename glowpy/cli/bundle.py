@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
@@ -27,6 +28,7 @@ from glowpy.cli.backends import (
     target_options,
 )
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import constants_option, load_model, state_option
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
@@ -49,6 +51,59 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
     if value is not None:
         note = "give --parallel for an entry point that shares its work among threads of yours"
         raise UserError("--threads: a bundle begins no threads", note=note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundlingOptions:
+    """Options of `glowpy bundle`, by the names of its parameters."""
+
+    models: tuple[str, ...]
+    output: Path | None
+    check: Path | None
+    name: str
+    instrument_ir: bool
+    instrument_debug: bool
+    shapes: tuple[str, ...]
+    values: tuple[str, ...]
+    state: tuple[str, ...]
+    layouts: tuple[str, ...]
+    constants: str
+    as_json: bool
+    backend: str
+    cpu_options: CpuOptions
+    passes: PassOptions
+    api: Api
+    emit: Emit
+    weights: WeightsPlace
+    selftest: int
+    guard: bool
+    sanitize: bool
+    debug: bool
+    parallel: bool
+    max_ram: int | None
+    max_flash: int | None
+    integer_ports: bool
+
+    def bundle_options(self) -> BundleOptions:
+        """How the bundle is made. Raises UserError for options that do not go together."""
+        if self.instrument_ir and self.instrument_debug:
+            raise UserError("expected at most one of --instrument-ir and --instrument-debug")
+        return BundleOptions(
+            self.name or _identifier(self.models[0]),
+            api=self.api,
+            emit=self.emit,
+            weights=self.weights,
+            selftest=self.selftest,
+            guard=self.guard,
+            sanitize=self.sanitize,
+            debug=self.debug,
+            instrument="ir" if self.instrument_ir else "debug" if self.instrument_debug else "",
+            parallel=self.parallel,
+            channels_last=tuple(_with_channels_last(text) for text in self.layouts),
+            integer_ports=self.integer_ports,
+            max_ram=self.max_ram,
+            max_flash=self.max_flash,
+        )
 
 
 @click.command(cls=Verb)
@@ -114,24 +169,8 @@ def _refuse_threads(ctx: click.Context, param: click.Parameter, value: str | Non
 )
 @constants_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def bundle(
-    models: tuple[str, ...],
-    output: Path | None,
-    check: Path | None,
-    name: str,
-    instrument_ir: bool,
-    instrument_debug: bool,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    state: tuple[str, ...],
-    layouts: tuple[str, ...],
-    constants: str,
-    as_json: bool,
-    backend: str,
-    cpu_options: CpuOptions,
-    passes: PassOptions,
-    **rest: Any,
-) -> None:
+@gathered(BundlingOptions)
+def bundle(options: BundlingOptions) -> None:
     """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
 
     NAME.o, NAME.h     the code, and what C and C++ need to call it
@@ -148,30 +187,22 @@ def bundle(
       glowpy bundle a.onnx b.onnx -o build --name both --emit shared --api dynamic
       glowpy bundle model.onnx --check build
     """
-    if (output is None) == (check is None):
+    output, passes = options.output, options.passes
+    if (output is None) == (options.check is None):
         raise UserError("expected either -o FOLDER or --check FOLDER")
-    with progress(f"reading {', '.join(models)}"):
-        loaded = _load(models, shapes, constants, backend, state, values)
-    if check is not None:
-        _check(loaded, check, as_json)
+    with progress(f"reading {', '.join(options.models)}"):
+        loaded = _load(options)
+    if options.check is not None:
+        _check(loaded, options.check, options.as_json)
         return
-    if instrument_ir and instrument_debug:
-        raise UserError("expected at most one of --instrument-ir and --instrument-debug")
-    options = BundleOptions(
-        name or _identifier(models[0]),
-        instrument="ir" if instrument_ir else "debug" if instrument_debug else "",
-        channels_last=tuple(_with_channels_last(text) for text in layouts),
-        **rest,
-    )
-    bound = machine_code_backend(backend, cpu_options)
+    made = options.bundle_options()
+    bound = machine_code_backend(options.backend, options.cpu_options)
     compiling = passes.on(CompileOptions())
     ctx = passes.context(compiling, bound)
-    with progress(f"bundling {options.name}"):
-        written = make_bundle(
-            loaded, output or Path(), options, bound, ctx=ctx, compiling=compiling
-        )
+    with progress(f"bundling {made.name}"):
+        written = make_bundle(loaded, output or Path(), made, bound, ctx=ctx, compiling=compiling)
     passes.report(ctx)
-    (_print_json if as_json else _print)(written, tuning_of(bound))
+    (_print_json if options.as_json else _print)(written, tuning_of(bound))
 
 
 def _with_channels_last(text: str) -> str:
@@ -191,24 +222,20 @@ def _identifier(path: str) -> str:
     return file_stem(stem if stem[:1].isalpha() or stem.startswith("_") else f"_{stem}")
 
 
-def _load(
-    models: Sequence[str],
-    shapes: Sequence[str],
-    constants: str,
-    backend: str,
-    state: Sequence[str],
-    values: Sequence[str],
-) -> Module | dict[str, Module]:
+def _load(options: BundlingOptions) -> Module | dict[str, Module]:
     """One module, or several by the names of their files."""
+    models, constants, backend = options.models, options.constants, options.backend
     if len(models) == 1:
-        return load_model(models[0], shapes, constants, backend, state, values)
+        return load_model(
+            *(models[0], options.shapes, constants, backend, options.state, options.values)
+        )
     loaded: dict[str, Module] = {}
     for path in models:
         key = _identifier(path)
         if key in loaded:
             raise UserError(f"expected models with different names, got '{key}' twice")
         is_onnx = path.endswith(".onnx")
-        given = (shapes, state, values) if is_onnx else ((), (), ())
+        given = (options.shapes, options.state, options.values) if is_onnx else ((), (), ())
         bound, kept, known = given
         loaded[key] = load_model(path, bound, constants, backend, kept, known)
     return loaded

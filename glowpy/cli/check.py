@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, settings_option, target_options
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
-    choose_function,
     constants_option,
     expect_onnx,
     function_option,
     is_text,
-    load_model,
 )
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.shapes import parse_shapes, shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
@@ -24,6 +26,16 @@ from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import Diagnostic, UserError
 
 __all__ = ["check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(ModelOptions):
+    """Options of `glowpy check`, by the names of its parameters."""
+
+    backend: str
+    settings: tuple[str, ...]
+    cpu_options: CpuOptions
+    as_json: bool
 
 
 @click.command(cls=Verb)
@@ -36,17 +48,8 @@ __all__ = ["check"]
 @settings_option()
 @target_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(
-    model: str,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    settings: tuple[str, ...],
-    cpu_options: CpuOptions,
-    as_json: bool,
-) -> None:
+@gathered(CheckOptions)
+def check(options: CheckOptions) -> None:
     """Says whether MODEL (.onnx, .glow text, or - for text on standard input) can run, and what it needs.
 
     Everything that is wrong or not supported is listed at once, with its node and what to do about it: operators,
@@ -60,22 +63,24 @@ def check(
       glowpy check model.onnx --shape batch=8 --target rpi4
       glowpy check model.onnx --json
     """
-    bound = bound_backend(backend, cpu_options, settings)
+    model, bound = (
+        options.model,
+        bound_backend(options.backend, options.cpu_options, options.settings),
+    )
     try:
         with progress(f"checking {model}"):
             if is_text(model):
-                module = load_model(model, shapes, constants, backend, values=values)
-                result = check_function(choose_function(module, name), bound)
+                result = check_function(options.function(options.module(options.backend)), bound)
             else:
-                expect_onnx(model, constants)
+                expect_onnx(model, options.constants)
                 read = read_with_problems(model)
-                given = parse_shapes(shapes, read.inputs)
-                result = check_read(read, bound, *given, parse_values(values, read.inputs))
+                given = parse_shapes(options.shapes, read.inputs)
+                result = check_read(read, bound, *given, parse_values(options.values, read.inputs))
     except UserError as error:  # the model cannot be read, and has no figures
-        if not as_json:
+        if not options.as_json:
             raise
         result = Checkup(bound.name, tuple(error.diagnostics), {}, 0, 0, None, None, None)
-    if as_json:
+    if options.as_json:
         print_json(_figures(model, result))
     else:
         _print(model, result)

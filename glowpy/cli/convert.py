@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import click
 import ml_dtypes
@@ -14,7 +15,9 @@ from glowpy.cli.backends import backend_option, bound_backend
 from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.files import constants_file, write_network
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import Source, constants_option, function_option
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.samples import read_samples
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
@@ -33,6 +36,30 @@ __all__ = ["DECIBELS", "convert"]
 
 DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
 """What every output of floats has at least: errors of a thirtieth and of a tenth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions(ModelOptions):
+    """Options of `glowpy convert`, by the names of its parameters."""
+
+    to: str
+    output: str | None
+    keep: tuple[str, ...]
+    ports: bool
+    inputs: str
+    least: float | None
+    backend: str
+    as_json: bool
+
+    @property
+    def kind(self) -> ElemKind:
+        """What floats become."""
+        return ElemKind(self.to)
+
+    @property
+    def limit(self) -> float:
+        """The decibels that every output of floats has at least in a file that is written."""
+        return DECIBELS[self.kind] if self.least is None else self.least
 
 
 @click.command(cls=Verb)
@@ -68,21 +95,8 @@ DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
 @function_option()
 @backend_option("cpu", "What is to run it: what that cannot run in halves stays in f32.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def convert(
-    model: str,
-    to: str,
-    output: str | None,
-    keep: tuple[str, ...],
-    ports: bool,
-    inputs: str,
-    least: float | None,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    as_json: bool,
-) -> None:
+@gathered(ConvertOptions)
+def convert(options: ConvertOptions) -> None:
     """Makes 16-bit floats of the 32-bit floats of MODEL (.onnx, or .glow text), and says what that costs.
 
     What computes positions and masks from integers stays in f32, and so does what --keep names: nodes by their
@@ -98,29 +112,27 @@ def convert(
       glowpy convert model.onnx --to bf16 --keep softmax --keep /head/MatMul -o half.glow
       glowpy convert model.onnx --to f16 --inputs samples --json
     """
+    output, inputs, ports = options.output, options.inputs, options.ports
     blobs = None if output is None else constants_file(output)
-    source, target = (
-        Source(model, shapes, constants, name, backend, samples=inputs, values=values),
-        bound_backend(backend, CpuOptions()),
-    )
-    limit = DECIBELS[ElemKind(to)] if least is None else least
-    with progress(f"converting {model}"):
+    source = options.source(options.backend, samples=inputs)
+    target = bound_backend(options.backend, CpuOptions())
+    with progress(f"converting {options.model}"):
         samples = _samples(source, inputs)
-        result, outputs = _measured(source, ElemKind(to), keep, ports, target, samples, limit)
+        result, outputs = _measured(source, options, target, samples)
     if output is not None:
-        for name in _lacking(source.function, outputs, limit):
+        for name in _lacking(source.function, outputs, options.limit):
             if ports:
-                _refuse_overflow(name, source.function, samples, ElemKind(to), target, output)
+                _refuse_overflow(name, source.function, samples, options.kind, target, output)
             raise UserError(
-                f"output '{name}': expected at least {limit:g} dB in {to}, got "
+                f"output '{name}': expected at least {options.limit:g} dB in {options.to}, got "
                 f"{decibels_text(outputs[name].decibels)}, so {output} is not written",
                 note="--keep leaves nodes in f32, and --min-decibels says how much is enough",
             )
     write_network(result.module, output, blobs)
-    if as_json:
-        print_json(_figures(result, outputs, to, len(samples), output, blobs))
+    if options.as_json:
+        print_json(_figures(result, outputs, options.to, len(samples), output, blobs))
         return
-    print_conversion(result, output, blobs, f"compute in {to}", "f32")
+    print_conversion(result, output, blobs, f"compute in {options.to}", "f32")
     what = f"{len(samples)} inputs" if inputs else "a random input"
     for port, fidelity in outputs.items():
         click.echo(f"output '{port}': {decibels_text(fidelity.decibels)} on {what}")
@@ -128,21 +140,15 @@ def convert(
 
 
 def _measured(
-    source: Source,
-    kind: ElemKind,
-    keep: tuple[str, ...],
-    ports: bool,
-    target: Backend,
-    samples: list[Sample],
-    limit: float,
+    source: Source, options: ConvertOptions, target: Backend, samples: list[Sample]
 ) -> tuple[Conversion, dict[str, Fidelity]]:
     """The network in halves, and how near its outputs are; where need be, with what halves do not hold in f32."""
-    f = source.function
+    f, kind, keep, ports = source.function, options.kind, options.keep, options.ports
     for seen in ([], samples):
         result = halve(f, kind, keep=keep, ports=ports, backend=target, samples=seen)
         halved = result.module.function(f.name)
         outputs = output_fidelities(f, halved, samples, target)
-        if not _lacking(f, outputs, limit):
+        if not _lacking(f, outputs, options.limit):
             break
     return result, outputs
 

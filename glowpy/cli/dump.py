@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from glowpy.backend import Backend
@@ -15,13 +17,13 @@ from glowpy.cli.backends import (
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.files import write_constants, write_named_constants, write_text
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
-    choose_function,
     constants_option,
     function_option,
-    load_model,
     state_option,
 )
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
@@ -36,6 +38,21 @@ from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 
 __all__ = ["dump"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpOptions(ModelOptions):
+    """Options of `glowpy dump`, by the names of its parameters."""
+
+    stage: str
+    form: str
+    state: tuple[str, ...]
+    backend: str
+    settings: tuple[str, ...]
+    cpu_options: CpuOptions
+    save_constants: str | None
+    output: str
+    passes: PassOptions
 
 
 @click.command(cls=Verb)
@@ -71,22 +88,8 @@ __all__ = ["dump"]
     help="Write the constants to this .npz file, which --constants reads.",
 )
 @click.option("-o", "--output", type=OutputFile(), default="-", help="Write to this file.")
-def dump(
-    model: str,
-    stage: str,
-    form: str,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    state: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    settings: tuple[str, ...],
-    cpu_options: CpuOptions,
-    save_constants: str | None,
-    output: str,
-    passes: PassOptions,
-) -> None:
+@gathered(DumpOptions)
+def dump(options: DumpOptions) -> None:
     """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
 
     graph     what the model says             optimized  what is lowered
@@ -109,35 +112,33 @@ def dump(
       glowpy dump model.onnx --stage lowered --stop-after 12 --print-after cse
       glowpy dump net.glow --stage asm --target aarch64-linux-gnu
     """
-    chosen = Stage(stage)
-    module = load_model(model, shapes, constants, backend, state, values)
-    bound = bound_backend(backend, cpu_options, settings)
+    stage, form, passes = Stage(options.stage), options.form, options.passes
+    module = options.module(options.backend, options.state)
+    bound = bound_backend(options.backend, options.cpu_options, options.settings)
     passes.check(bound)
-    if chosen is Stage.GRAPH and form == "text" and not name:
-        _write(print_module(module), module, chosen, save_constants, output)
+    if stage is Stage.GRAPH and form == "text" and not options.name:
+        _write(print_module(module), module, stage, options)
         return
-    stages = passes.compilation(choose_function(module, name), bound)
-    with progress(f"{chosen} of {model}"):
+    stages = passes.compilation(options.function(module), bound)
+    with progress(f"{stage} of {options.model}"):
         if form == "onnx":
-            _write_onnx(stages, chosen, output)
+            _write_onnx(stages, stage, options.output)
             return
-        text = stages.text(chosen) if form == "text" else _formatted(stages, chosen, form)
-        if chosen is not Stage.GRAPH:
-            is_graph = chosen in (Stage.OPTIMIZED, Stage.SCHEDULED)
-            module = (stages.graph(chosen) if is_graph else stages.lowered).module
-    _say_tuning(bound, chosen)
+        text = stages.text(stage) if form == "text" else _formatted(stages, stage, form)
+        if stage is not Stage.GRAPH:
+            is_graph = stage in (Stage.OPTIMIZED, Stage.SCHEDULED)
+            module = (stages.graph(stage) if is_graph else stages.lowered).module
+    _say_tuning(bound, stage)
     passes.report(stages.ctx)
-    _write(text, module, chosen, save_constants, output)
+    _write(text, module, stage, options)
 
 
-def _write(
-    text: str, module: Module, stage: Stage, save_constants: str | None, output: str
-) -> None:
+def _write(text: str, module: Module, stage: Stage, options: DumpOptions) -> None:
     """Writes the text of a stage, and the constants that go with it."""
-    if save_constants is not None:
+    if options.save_constants is not None:
         write = write_named_constants if stage is Stage.IR else write_constants
-        write(save_constants, module.constants if stage is Stage.IR else module.stored)
-    write_text(output, text)
+        write(options.save_constants, module.constants if stage is Stage.IR else module.stored)
+    write_text(options.output, text)
 
 
 def _write_onnx(stages: Compilation, stage: Stage, output: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
-    choose_function,
     constants_option,
     function_option,
-    load_model,
 )
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import OutputFile, Verb
@@ -18,6 +20,14 @@ from glowpy.exporter import save
 from glowpy.support.console import progress
 
 __all__ = ["export"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(ModelOptions):
+    """Options of `glowpy export`, by the names of its parameters."""
+
+    output: str
+    optimize: bool
 
 
 @click.command(cls=Verb)
@@ -30,15 +40,8 @@ __all__ = ["export"]
 @constants_option()
 @function_option()
 @click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
-def export(
-    model: str,
-    output: str,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    constants: str,
-    name: str,
-    optimize: bool,
-) -> None:
+@gathered(ExportOptions)
+def export(options: ExportOptions) -> None:
     """Writes MODEL (.onnx, .glow text, or - for text on standard input) as an ONNX file of opset 21.
 
     Quantized arithmetic is written between DequantizeLinear and QuantizeLinear. A dimension that --shape gives a range
@@ -49,6 +52,6 @@ def export(
       glowpy export net.glow -o net.onnx
       glowpy export model.onnx --optimize --shape batch=1 -o small.onnx
     """
-    module = load_model(model, shapes, constants, values=values)
-    with progress(f"writing {output}"):
-        save(choose_function(module, name), output, optimize=optimize)
+    module = options.module()
+    with progress(f"writing {options.output}"):
+        save(options.function(module), options.output, optimize=options.optimize)

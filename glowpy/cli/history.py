@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import click
 
@@ -15,13 +16,13 @@ from glowpy.cli.backends import (
     target_options,
 )
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
-    choose_function,
     constants_option,
     function_option,
-    load_model,
     state_option,
 )
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
@@ -35,6 +36,19 @@ __all__ = ["history"]
 
 _SHOWN = 3
 """Of so many changes of a step the list of all steps says what they were."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions(ModelOptions):
+    """Options of `glowpy history`, by the names of its parameters."""
+
+    node: str | None
+    state: tuple[str, ...]
+    backend: str
+    settings: tuple[str, ...]
+    cpu_options: CpuOptions
+    passes: PassOptions
+    as_json: bool
 
 
 @click.command(cls=Verb)
@@ -51,20 +65,8 @@ _SHOWN = 3
 @computing_options()
 @pass_options()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def history(
-    model: str,
-    node: str | None,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    state: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    settings: tuple[str, ...],
-    cpu_options: CpuOptions,
-    passes: PassOptions,
-    as_json: bool,
-) -> None:
+@gathered(HistoryOptions)
+def history(options: HistoryOptions) -> None:
     """Says what became of NODE of MODEL (.onnx, .glow text), step by step, and which run of the program computes it.
 
     NODE is a node of the model, which may be several of the graph, or one of those, as glowpy dump shows them. Without
@@ -75,16 +77,17 @@ def history(
       glowpy history model.onnx conv1
       glowpy history model.onnx conv1 --target cortex-m7 --json
     """
-    module = load_model(model, shapes, constants, backend, state, values)
-    bound = bound_backend(backend, cpu_options, settings)
-    stages = passes.compilation(choose_function(module, name), bound, recorded=True)
-    with progress(f"compiling {model}"):
+    node, passes = options.node, options.passes
+    module = options.module(options.backend, options.state)
+    bound = bound_backend(options.backend, options.cpu_options, options.settings)
+    stages = passes.compilation(options.function(module), bound, recorded=True)
+    with progress(f"compiling {options.model}"):
         stages.program  # noqa: B018 - computed for the steps
     passes.report(stages.ctx)
     if node is None:
-        _show_steps(stages, as_json=as_json)
-    elif as_json:
-        print_json({"model": model, "node": node, "parts": list(_figures(stages, node))})
+        _show_steps(stages, as_json=options.as_json)
+    elif options.as_json:
+        print_json({"model": options.model, "node": node, "parts": list(_figures(stages, node))})
     else:
         for part in histories(stages, node):
             _show(part)

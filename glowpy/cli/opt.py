@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from glowpy.backend import CompileOptions
@@ -9,6 +11,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend, chosen_backend, settings_option
 from glowpy.cli.completion import Items, beginning, complete_file, complete_target
 from glowpy.cli.files import read_constants, read_text
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import constants_option
 from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.pass_options import PassOptions, pass_options, summary_of
@@ -35,6 +38,21 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
     before, comma, last = incomplete.rpartition(",")
     items = _complete_pass(ctx, param, last)
     return beginning({f"{before}{comma}{item.value}": item.help or "" for item in items}, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptOptions:
+    """Options of `glowpy opt`, by the names of its parameters."""
+
+    file: str | None
+    names: str
+    constants: str
+    backend: str
+    settings: tuple[str, ...]
+    target: str
+    listing: bool
+    as_yaml: bool
+    passes: PassOptions
 
 
 @click.command(cls=Verb)
@@ -64,17 +82,8 @@ def _complete_passes(ctx: click.Context, param: click.Parameter, incomplete: str
     is_flag=True,
     help="With --list: print the passes of a compilation, in order, for --pipeline of other verbs.",
 )
-def opt(
-    file: str | None,
-    names: str,
-    constants: str,
-    backend: str,
-    settings: tuple[str, ...],
-    target: str,
-    listing: bool,
-    as_yaml: bool,
-    passes: PassOptions,
-) -> None:
+@gathered(OptOptions)
+def opt(options: OptOptions) -> None:
     """Runs passes on FILE (a graph or an IR function as text; - for standard input) and prints the result.
 
     What --print-before, --print-after, --time-passes and --explain say goes to standard error.
@@ -87,19 +96,20 @@ def opt(
       glowpy opt model.glow --constants model.npz -p constant-fold
       glowpy opt net.glow --backend cpu --target x86-64-v3 -p lower,pack-products
     """
-    bound = bound_backend(backend, CpuOptions(target), settings)
+    file, passes = options.file, options.passes
+    bound = bound_backend(options.backend, CpuOptions(options.target), options.settings)
     driver = OptDriver(bound)
-    if as_yaml or passes.pipeline:
-        _expect_listing(passes, listing=listing)
+    if options.as_yaml or passes.pipeline:
+        _expect_listing(passes, listing=options.listing)
         click.echo(print_recipe(recipe_of(bound)), nl=False)
         return
-    if listing:
+    if options.listing:
         rows = [[name, summary_of(item)] for name, item in driver.passes.items()]
         print_table("", ["pass", "what it does"], rows)
         return
     if file is None:
         raise UserError("expected a file to work on", note="- reads standard input")
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
+    chosen = [name.strip() for name in options.names.split(",") if name.strip()]
     for name in chosen:
         driver.named(name)
     for option, printed in (("before", passes.print_before), ("after", passes.print_after)):
@@ -112,7 +122,7 @@ def opt(
     check_disabled(passes.disabled, bound)
     ctx = passes.plain_context(CompileOptions())
     shown = "<stdin>" if file == "-" else file
-    blobs = read_constants(constants) if constants else {}
+    blobs = read_constants(options.constants) if options.constants else {}
     click.echo(driver.run(read_text(file), shown, chosen, ctx, blobs), nl=False)
     passes.report(ctx)
 

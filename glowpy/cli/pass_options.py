@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +14,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import bound_backend, chosen_backend
 from glowpy.cli.completion import Items, beginning, complete_file
 from glowpy.cli.files import read_text
+from glowpy.cli.gathered import gathered
 from glowpy.engine import compilation, context
 from glowpy.graph.function import Function
 from glowpy.graph.printer import print_module
@@ -228,15 +228,9 @@ def pass_options() -> Callable[[F], F]:
             help="Run the passes that this YAML file names, as opt --list --yaml writes them.",
         ),
     )
-    names = tuple(PassOptions.__dataclass_fields__)
 
     def add(verb: F) -> F:
-        @wraps(verb)
-        def collecting(**values: Any) -> object:
-            group = {name: values.pop(name) for name in names}
-            return verb(passes=PassOptions(**group), **values)
-
-        decorated = cast("F", collecting)
+        decorated = gathered(PassOptions, "passes")(verb)
         for option in reversed(options):
             decorated = option(decorated)
         return decorated

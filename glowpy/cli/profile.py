@@ -10,6 +10,7 @@ import click
 
 from glowpy.cli.backends import backend_option
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import Source, constants_option, function_option
 from glowpy.cli.samples import Samples, read_samples
 from glowpy.cli.shapes import shape_option
@@ -32,6 +33,24 @@ _NAMED = 3
 """Values that a warning names."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions:
+    """Options of `glowpy profile`, by the names of its parameters."""
+
+    files: tuple[str, ...]
+    inputs: str
+    output: str
+    resume: bool
+    force: bool
+    merge: bool
+    shapes: tuple[str, ...]
+    values: tuple[str, ...]
+    constants: str
+    name: str
+    backend: str
+    as_json: bool
+
+
 @click.command(cls=Verb)
 @click.argument("files", nargs=-1, required=True, shell_complete=complete_file)
 @click.option("--inputs", default="", help="A folder, a .npz file, or module:name of a reader.")
@@ -51,20 +70,8 @@ _NAMED = 3
 @function_option()
 @backend_option("cpu")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def profile(
-    files: tuple[str, ...],
-    inputs: str,
-    output: str,
-    resume: bool,
-    force: bool,
-    merge: bool,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    as_json: bool,
-) -> None:
+@gathered(ProfileOptions)
+def profile(options: ProfileOptions) -> None:
     """Runs the model FILES (.onnx, or .glow text) over inputs, and writes what its values are like.
 
     The inputs are those that users of the model have, some hundreds of them. They are read from --inputs:
@@ -84,11 +91,13 @@ def profile(
       glowpy profile model.onnx --inputs calibration:reader --shape batch=1
       glowpy profile --merge a.yaml b.yaml -o both.yaml
     """
-    if not (merge and output in files):
-        _keep_what_is_there(output, resume=resume, force=force, merge=merge)
-    if merge:
-        _refuse_with_merge(inputs=inputs, resume=resume, shape=shapes, function=name)
-        _merge(files, output, as_json=as_json)
+    files, output, inputs, resume = options.files, options.output, options.inputs, options.resume
+    if not (options.merge and output in files):
+        _keep_what_is_there(output, resume=resume, force=options.force, merge=options.merge)
+    if options.merge:
+        given = {"shape": options.shapes, "function": options.name}
+        _refuse_with_merge(inputs=inputs, resume=resume, **given)
+        _merge(files, output, as_json=options.as_json)
         return
     if len(files) > 1:
         raise UserError(f"expected one model, got {len(files)} files", note="or --merge profiles")
@@ -97,17 +106,21 @@ def profile(
             "expected inputs to profile the model with",
             note="--inputs FOLDER, FILE.npz or MODULE:NAME",
         )
-    source = Source(files[0], shapes, constants, name, backend, samples=inputs, values=values)
+    source = Source(
+        *(files[0], options.shapes, options.constants, options.name, options.backend),
+        samples=inputs,
+        values=options.values,
+    )
     start = Profile.load(output) if resume and Path(output).exists() else None
     begin = time.perf_counter()
     samples = read_samples(inputs, source.ports, source.advice)
     with progress(f"profiling {files[0]}"):
         try:
-            profiler = Profiler(source.function, start, backend)
+            profiler = Profiler(source.function, start, options.backend)
         except UserError as error:
             raise located(error, output) if start is not None else error from None
         outcome = _run(profiler, samples, output)
-    _print(profiler, outcome, output, time.perf_counter() - begin, as_json=as_json)
+    _print(profiler, outcome, output, time.perf_counter() - begin, as_json=options.as_json)
 
 
 def _keep_what_is_there(output: str, *, resume: bool, force: bool, merge: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.backends import backend_option, bound_backend
+from glowpy.cli.gathered import gathered
 from glowpy.core.elemkind import ElemKind
 from glowpy.quantization.calibration import (
     Calibration,
@@ -128,46 +130,52 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
 )
 
 
-def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that quantizes. It gets `options`, and the name of the `backend`."""
+@dataclass(frozen=True, kw_only=True)
+class _Words:
+    """Options about quantization, in the words of the command line."""
 
-    @wraps(command)
-    def with_options(
-        *,
-        schema: str,
-        activations: str,
-        weights: str,
-        bias: str,
-        calibrations: tuple[str, ...],
-        tables: str,
-        norms: str | None,
-        keep: tuple[str, ...],
-        skip_first: bool,
-        skip_last: bool,
-        assert_all: bool,
-        backend: str,
-        **others: Any,
-    ) -> None:
-        kind, chosen = ElemKind(activations), Schema(schema)
-        ways = _calibrations(calibrations, kind, chosen)
-        options = Options(
-            schema=chosen,
+    schema: str
+    activations: str
+    weights: str
+    bias: str
+    calibrations: tuple[str, ...]
+    tables: str
+    norms: str | None
+    keep: tuple[str, ...]
+    skip_first: bool
+    skip_last: bool
+    assert_all: bool
+    backend: str
+
+    def options(self) -> Options:
+        """What they mean. Raises UserError."""
+        kind, schema = ElemKind(self.activations), Schema(self.schema)
+        ways = _calibrations(self.calibrations, kind, schema)
+        return Options(
+            schema=schema,
             activations=kind,
-            per_channel=weights == "channel",
-            bias=ElemKind.F32 if bias == "float" else ElemKind(bias),
+            per_channel=self.weights == "channel",
+            bias=ElemKind.F32 if self.bias == "float" else ElemKind(self.bias),
             calibration=ways.pop("", MinMax()),
             calibrations=ways,
-            tables=None if tables == "float" else int(tables),
-            norms=None if norms is None else norms == "integer",
-            keep=keep,
-            skip_first=skip_first,
-            skip_last=skip_last,
-            assert_all=assert_all,
-            backend=bound_backend(backend, CpuOptions()),
+            tables=None if self.tables == "float" else int(self.tables),
+            norms=None if self.norms is None else self.norms == "integer",
+            keep=self.keep,
+            skip_first=self.skip_first,
+            skip_last=self.skip_last,
+            assert_all=self.assert_all,
+            backend=bound_backend(self.backend, CpuOptions()),
         )
-        command(options=options, backend=backend, **others)
 
-    decorated: Callable[..., None] = with_options
+
+def quantization_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that quantizes. It gets them as `quantization`, and the name of the `backend`."""
+
+    @wraps(command)
+    def with_options(words: _Words, **others: Any) -> None:
+        command(quantization=words.options(), backend=words.backend, **others)
+
+    decorated = gathered(_Words, "words")(with_options)
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated

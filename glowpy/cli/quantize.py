@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,7 +13,9 @@ from glowpy.cli.completion import complete_file
 from glowpy.cli.conversion import node_figures, print_conversion, print_unwritten
 from glowpy.cli.estimate import print_estimate
 from glowpy.cli.files import constants_file, write_network
+from glowpy.cli.gathered import gathered
 from glowpy.cli.model import Source, constants_option, function_option
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.quantization_options import OF_PROFILES, quantization_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
@@ -26,6 +29,22 @@ from glowpy.support.console import print_json, progress
 from glowpy.support.errors import UserError
 
 __all__ = ["quantize"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeOptions(ModelOptions):
+    """Options of `glowpy quantize`, by the names of its parameters."""
+
+    profile_file: str | None
+    weight_only: str | None
+    dynamic: bool
+    estimate: bool
+    block: str
+    output: str | None
+    quantization: Options
+    accuracy: Accuracy
+    backend: str
+    as_json: bool
 
 
 @click.command(cls=Verb)
@@ -63,23 +82,8 @@ __all__ = ["quantize"]
 @constants_option()
 @function_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def quantize(
-    model: str,
-    profile_file: str | None,
-    weight_only: str | None,
-    dynamic: bool,
-    estimate: bool,
-    block: str,
-    output: str | None,
-    options: Options,
-    accuracy: Accuracy,
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    constants: str,
-    name: str,
-    backend: str,
-    as_json: bool,
-) -> None:
+@gathered(QuantizeOptions)
+def quantize(options: QuantizeOptions) -> None:
     """Makes integers of MODEL (.onnx, or .glow text) where its profile says how, and says what stays in floats.
 
     Without -o it only says so. What -o names, every other verb reads. Of a model that is quantized already,
@@ -103,21 +107,22 @@ def quantize(
       glowpy quantize encoder.onnx --dynamic --inputs samples --report report.html
       glowpy quantize decoder.onnx --weight-only 4 --estimate
     """
+    output, accuracy, profile_file = options.output, options.accuracy, options.profile_file
     blobs = None if output is None else constants_file(output)
-    source = Source(model, shapes, constants, name, backend, samples=accuracy.inputs, values=values)
-    method = _method(profile_file, weight_only, int(block), options, dynamic=dynamic)
-    if estimate:
+    source = options.source(options.backend, samples=accuracy.inputs)
+    method = _method(options)
+    if options.estimate:
         accuracy.refuse("leave it out with --estimate", {"-o": output, "--profile": profile_file})
-        print_estimate(source, method or options, as_json=as_json)
+        print_estimate(source, method or options.quantization, as_json=options.as_json)
         return
-    with progress(f"quantizing {model}"):
+    with progress(f"quantizing {options.model}"):
         if method is None:
             quantized = _as_it_is(source, accuracy)
         else:
-            quantized = accuracy.quantized(source, method, profile_file or model)
+            quantized = accuracy.quantized(source, method, profile_file or options.model)
     write_network(quantized.conversion.module, output, blobs)
-    accuracy.write_page(quantized, Path(model).name)
-    if as_json:
+    accuracy.write_page(quantized, Path(options.model).name)
+    if options.as_json:
         print_json({**_figures(quantized.conversion, output, blobs), **quantized.figures})
         return
     _print(quantized, accuracy, output, blobs)
@@ -132,22 +137,21 @@ def _print(quantized: Quantized, accuracy: Accuracy, output: str | None, blobs: 
     accuracy.print(quantized)
 
 
-def _method(
-    profile_file: str | None, bits: str | None, block: int, options: Options, *, dynamic: bool
-) -> Method | None:
+def _method(options: QuantizeOptions) -> Method | None:
     """How the model is to be quantized; None if that is not said.
 
     Raises UserError if it is said twice, and for an option that goes with another way.
     """
-    if (profile_file is not None) + (bits is not None) + dynamic > 1:
+    profile_file, bits, how = options.profile_file, options.weight_only, options.quantization
+    if (profile_file is not None) + (bits is not None) + options.dynamic > 1:
         raise UserError("expected one of --profile, --weight-only and --dynamic")
     method: Method | None = None
     if profile_file is not None:
-        method = ByProfile(Profile.load(profile_file), options)
+        method = ByProfile(Profile.load(profile_file), how)
     elif bits is not None:
-        method = WeightsOnly(options.keep, options.backend, int(bits), block)
-    elif dynamic:
-        method = AtRunTime(options.keep, options.backend)
+        method = WeightsOnly(how.keep, how.backend, int(bits), int(options.block))
+    elif options.dynamic:
+        method = AtRunTime(how.keep, how.backend)
     _check_options(method)
     return method
 
