@@ -25,23 +25,12 @@ from glowpy.engine import evaluate
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
-from glowpy.graph.state import (
-    Declared,
-    StatePairs,
-    check_pairs,
-    keep_state,
-    recognized_pairs,
-)
+from glowpy.graph.state import StatePairs, check_pairs, keep_state, recognized_pairs
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.kit.found import Found, count_output
 from glowpy.importer.kit.needs import ValueNeededError, value_needed
 from glowpy.importer.kit.values import SymbolicTensor
-from glowpy.importer.onnx.check import (
-    KNOWN_DOMAINS,
-    check_types,
-    node_problems,
-    unsupported_reason,
-)
+from glowpy.importer.onnx.check import KNOWN_DOMAINS, check_types, node_problems, unsupported_reason
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.dumped import dumped_module
@@ -63,7 +52,14 @@ from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.rounding import rounded_results
-from glowpy.importer.onnx.signature import ValueInfo, bind, is_typed, typed_outputs, value_info
+from glowpy.importer.onnx.signature import (
+    ValueInfo,
+    bind,
+    declared,
+    is_typed,
+    typed_outputs,
+    value_info,
+)
 from glowpy.importer.onnx.source import MAX_NODES, Source, domain_of, read_source
 from glowpy.importer.onnx.subgraph import undone_on_error
 from glowpy.importer.onnx.tensor import decode_all
@@ -276,12 +272,12 @@ class OnnxModel:
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
-        check_pairs(pairs, _declared(self.inputs), _declared(self.outputs))
+        check_pairs(pairs, declared(self.inputs), declared(self.outputs))
 
     @cached_property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
-        return recognized_pairs(_declared(self.inputs), _declared(self.outputs))
+        return recognized_pairs(declared(self.inputs), declared(self.outputs))
 
     def key(
         self,
@@ -316,10 +312,6 @@ class OnnxModel:
             return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
         except UserError as error:
             raise located(error, Loc(self.file)) from None
-
-
-def _declared(infos: list[ValueInfo]) -> dict[str, Declared]:
-    return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
 def build_known(model: OnnxModel, types: Mapping[str, Type], values: Mapping[str, Array]) -> Module:

@@ -14,6 +14,7 @@ from onnx import defs, helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
+from glowpy.graph.state import Declared
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.narrow import NARROW, Narrow
 from glowpy.importer.onnx.order import subgraphs
@@ -29,6 +30,7 @@ __all__ = [
     "bind",
     "check_names",
     "computed_dims",
+    "declared",
     "declared_names",
     "declared_shape",
     "inferred_outputs",
@@ -91,6 +93,11 @@ class ValueInfo:
         pairs = zip(self.shape, shape, strict=False)
         fits = all(not isinstance(dim, int) or dim == size for dim, size in pairs)
         return fits and len(self.shape) == len(shape)
+
+
+def declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
+    """What a model says of inputs or outputs, by name."""
+    return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
 def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
