@@ -21,6 +21,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import InternalError, UserError
+from tests.bundles.networks import light
 from tests.ops.test_control import TEXT as CALLING
 from tests.unit.networks import RandomNetwork, SearchingNetwork, SymbolicNetwork, arrays_for
 
@@ -309,3 +310,16 @@ def test_calls_are_gone_before_anything_is_optimized() -> None:
     assert not any(
         isinstance(n, CallNode) for n in compilation(parse_module(OUTLINED)).lowered.nodes
     )
+
+
+def test_parts_of_a_real_network_become_the_same_program() -> None:
+    """To the letter, where the part is of neighbours: names and order stay what they were."""
+    module = light("squeezenet")
+    whole = compilation(module).text("ir")
+    for seed in range(4):
+        rng, cut = random.Random(seed), module.clone()
+        order = cut.main.topological()
+        first, last = sorted(rng.sample(range(len(order)), 2))
+        outline(cut.main, order[first:last], "part")
+        verify_module(cut)
+        assert compilation(cut).text("ir") == whole
