@@ -6,8 +6,7 @@
   this package writes there counts.
 * Files are told by their names: `KIND-DIGEST` is an entry, `KIND-DIGEST.damaged` one that was set aside, and
   `KIND-DIGEST.XXXXXXXX.part` one that is being written. Other files are somebody else's, and left alone.
-* The layout before this one had the folders `bitcode` and `code`. What glowpy wrote there is outdated: nobody reads it,
-  and it goes with the first trimming. Entries of another format are told by the version in their footers.
+* Entries of another format are told by the version in their footers.
 * Whoever writes a part holds a lock on it, which the operating system takes away when the process ends, however it
   ends: a part that nobody holds is rubbish.
 * The time of an entry's last use is its file's modification time; what was used longest ago goes first.
@@ -57,10 +56,6 @@ _DIRECTORY, _LIMIT = "GLOWPY_CACHE_DIR", "GLOWPY_CACHE_LIMIT"
 _DEFAULT_LIMIT = 4 << 30
 _LIMIT_FILE = "limit"
 _NAME = re.compile(r"([a-z]+)-[0-9a-f]{64}(\.damaged|\.[0-9a-f]{8}\.part)?")
-_OLD_NAMES = {
-    "bitcode": re.compile(r"\w+(-\w+)?(-[0-9a-f]{16}\.(bc|symbols)|\.lock)"),
-    "code": re.compile(r"[0-9a-f]{64}\.o|tmp\w{8}\.part"),
-}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _SHARE = 64
@@ -79,8 +74,7 @@ class CacheFile:
     Attributes:
         path: Where it is.
         kind: What it is an entry of: `code`, `weights`, ...
-        state: `entry`, `damaged` (set aside), `unfinished` (being written, or left by a process that was killed) or
-            `outdated` (of the layout before this one).
+        state: `entry`, `damaged` (set aside) or `unfinished` (being written, or left by a process that was killed).
         size: Its bytes.
         used: When it was used last, in seconds since 1970.
     """
@@ -180,9 +174,6 @@ def cache_files(folder: Path) -> Iterator[CacheFile]:
     """
     for entry, status, match in _matches(folder, _NAME):
         yield CacheFile(entry, match[1], _state(match[2]), status.st_size, status.st_mtime)
-    for kind, names in _OLD_NAMES.items():
-        for entry, status, _ in _matches(folder / kind, names):
-            yield CacheFile(entry, kind, "outdated", status.st_size, status.st_mtime)
 
 
 def _matches(
@@ -287,16 +278,12 @@ def _trim(folder: Path) -> int:
 
 def _is_rubbish(file: CacheFile) -> bool:
     """Whether nobody reads or writes a file any more."""
-    return file.state == "outdated" or (file.state == "unfinished" and not is_held(file.path))
+    return file.state == "unfinished" and not is_held(file.path)
 
 
 def _discard(files: Iterable[CacheFile]) -> list[CacheFile]:
-    """Deletes files, and the folders of the old layout with the last file in them; those that are gone."""
-    deleted = [file for file in files if delete(file.path)]
-    for folder in {file.path.parent for file in deleted if file.state == "outdated"}:
-        with suppress(OSError):  # there is more in it
-            folder.rmdir()
-    return deleted
+    """Deletes files, and returns those that are gone."""
+    return [file for file in files if delete(file.path)]
 
 
 def clear(folder: Path) -> list[CacheFile]:

@@ -96,35 +96,6 @@ def test_everything_counts_and_what_is_damaged_goes_first(
     assert {path.name for path in folder.iterdir()} == {str(A), str(D), "notes"}
 
 
-OUTDATED = [
-    "bitcode/libjit-x86_64_v4-0123456789abcdef.bc",
-    "bitcode/libjit-x86_64_v4-0123456789abcdef.symbols",
-    "bitcode/x86_64_v4.lock",
-    "bitcode/fused-x86_64_v4.lock",
-    f"code/{'0' * 64}.o",
-    "code/tmpabcd_123.part",
-]
-
-
-def test_files_of_the_old_layout_are_shown_and_go(folder: Path) -> None:
-    def fill(*others: str) -> None:
-        for name in [*OUTDATED, *others]:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(bytes(100))
-
-    fill()
-    files = list(cache_files(folder))
-    assert {(file.state, file.size) for file in files} == {("outdated", 100)}
-    assert {str(file.path.relative_to(folder)) for file in files} == set(OUTDATED)
-    write(A, b"code")
-    assert [path.name for path in folder.iterdir()] == [str(A)]
-    fill("code/main.c", "bitcode/readme.lock.txt")
-    assert len(clear(folder)) == len(OUTDATED) + 1
-    assert {path.name for path in folder.rglob("*")} == {
-        *("code", "main.c", "bitcode", "readme.lock.txt")
-    }
-
-
 def test_what_is_being_written_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOWPY_CACHE_LIMIT", "300")
     with writing(A) as file:
