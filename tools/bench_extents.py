@@ -19,8 +19,11 @@ from statistics import geometric_mean, median
 import numpy as np
 
 import glowpy
-from glowpy.cli.model import load_model
 from glowpy.core.random_array import random_array
+from glowpy.graph.function import Module
+from glowpy.importer import OnnxModel, read_model
+from glowpy.importer.onnx.open_dimensions import Unsaid
+from glowpy.importer.shape_text import parse_shapes
 from glowpy.support.console import print_table
 from tools.bench_command import existing_file, number, saying_errors, usable_core, whole_number
 
@@ -46,13 +49,19 @@ def timed(run: Run, seconds: float) -> float:
     return (time.process_time() - begin) / count * 1e3
 
 
+def _module(model: OnnxModel, texts: Sequence[str]) -> Module:
+    """The model with dimensions as texts say; those that they say nothing of are 1."""
+    shapes, dims = Unsaid(model.inputs, *parse_shapes(texts, model.inputs)).said()
+    return model.build(shapes=shapes, dims=dims)
+
+
 def measure(
     path: str, dimension: str, extent: int, shapes: Sequence[str], *, rounds: int, seconds: float
 ) -> Row:
     """Compares at one extent of the dimension `NAME=LOW..HIGH`; `shapes` say what all others are."""
-    name = dimension.partition("=")[0]
+    name, model = dimension.partition("=")[0], read_model(path)
     networks = [
-        glowpy.compile(load_model(path, [f"{name}={which}", *shapes]))
+        glowpy.compile(_module(model, [f"{name}={which}", *shapes]))
         for which in (extent, dimension.partition("=")[2])
     ]
     rng = np.random.default_rng(0)

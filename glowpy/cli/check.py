@@ -17,10 +17,11 @@ from glowpy.cli.model import (
     is_text,
 )
 from glowpy.cli.model_options import ModelOptions
-from glowpy.cli.shapes import parse_shapes, shape_option
+from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
 from glowpy.importer.onnx.survey import read_with_problems
+from glowpy.importer.shape_text import parse_shapes
 from glowpy.session.checkup import Checkup, check_function, check_read
 from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import Diagnostic, UserError

@@ -11,7 +11,6 @@ import numpy as np
 
 from glowpy.cli.files import read_array, read_arrays, read_text
 from glowpy.cli.model import say_assumed
-from glowpy.cli.shapes import Dims, Shapes
 from glowpy.core.array_file import as_codes
 from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
@@ -19,6 +18,7 @@ from glowpy.core.type import Type
 from glowpy.importer.onnx.open_dimensions import ASSUMED
 from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.signature import check_names
+from glowpy.importer.shape_text import Dims, Shapes
 from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc

@@ -15,7 +15,6 @@ import numpy as np
 
 from glowpy.cli.files import read_array, read_arrays, read_constants, read_text
 from glowpy.cli.samples import sample_shapes
-from glowpy.cli.shapes import Dims, Shapes, parse_shapes
 from glowpy.cli.values import parse_values
 from glowpy.core.array_file import as_codes
 from glowpy.core.elemkind import ElemKind
@@ -33,6 +32,7 @@ from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
 from glowpy.session.host.model import HostModel, open_model
 from glowpy.support.errors import LoadError, UserError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glowpy.cli.shapes import parse_shapes
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
+from glowpy.importer.shape_text import parse_shapes
 
 INFOS = [
     ValueInfo("x", ElemKind.F32, [2, 3]),
