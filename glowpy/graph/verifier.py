@@ -87,6 +87,10 @@ def _function(f: Function, owners: Counter[Storage]) -> Iterator[Diagnostic]:
     for variable in f.variables:
         if message := _misfit(variable, variable.type, called=f.is_called):
             yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
+        initial = variable.initial
+        if isinstance(initial, Constant) and initial.type != variable.type:
+            message = f"expected an initial value of type {variable.type}, got {initial.type}"
+            yield Diagnostic(message, variable.loc, f"variable {variable.value!r}")
     try:
         _ = f.called
         f.topological()  # asks for the symbols of all that is called

@@ -20,12 +20,12 @@ import numpy as np
 from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array, Tensor, converted
 from glowpy.core.type import Type
 from glowpy.engine import backend_of, unsupported
 from glowpy.graph.calls import operands_of
 from glowpy.graph.function import SAVED, Function, Module
-from glowpy.graph.node import Node, NodeValue, Operand, Storage, Variable
+from glowpy.graph.node import Constant, Node, NodeValue, Operand, Storage, Variable
 from glowpy.graph.nodes_gen import ConvertNode, IfNode, LoopNode, SaveNode, SplatNode
 from glowpy.opt.known import is_known
 from glowpy.opt.products import Product
@@ -322,6 +322,8 @@ def _convert_ports(f: Function, kind: ElemKind) -> None:
             port.memory = port.memory.with_kind(kind)
         uses, wide = port.value.uses, port.value.type
         port.value.type = wide.with_kind(kind)
+        if isinstance(port, Variable) and isinstance(port.initial, Constant):
+            f.module.begin(port, Tensor(port.type, converted(port.initial.array, kind)))
         with f.at(port.loc):
             reads = []
             for node, index in uses:

@@ -15,6 +15,7 @@ from glowpy import UserError, VerifyError
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.cli.files import read_constants, write_constants
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.initial import Normal, Uniform
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
@@ -25,6 +26,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
+from glowpy.quantization import halve
 
 TEXT = """
 module {
@@ -220,6 +222,24 @@ def test_a_constant_becomes_a_variable_that_begins_with_it() -> None:
     state = compiled.state()
     for runs in (1, 2):
         np.testing.assert_array_equal(compiled({"x": X}, state=state)["y"], [1, 2, 3] + runs * X)
+
+
+def test_halves_begin_with_halves() -> None:
+    whole = halve(module(), ElemKind.F16, ports=True).module
+    verify_module(whole)
+    assert "variable %few : f16[3] = [1.0, 2.0, 3.0]" in print_module(whole)
+    assert "variable %low : f16[3] = uniform {high=1.0, low=-1.0, seed=7}" in print_module(whole)
+    compiled = glowpy.compile(whole, "interpreter")
+    state = compiled.state()
+    compiled({"x": X.astype(np.float16)}, state=state)
+    np.testing.assert_array_equal(state["few"], [2, 1, 3.5])
+    np.testing.assert_allclose(state["low"], begun()["low"] + X, atol=2e-3)
+    wrong = module()
+    wrong.variables[1].value.type = parse_type("f16[3]")
+    with pytest.raises(
+        VerifyError, match=r"expected an initial value of type f16\[3\], got f32\[3\]"
+    ):
+        verify_module(wrong)
 
 
 def test_what_a_function_takes_begins_with_what_is_passed() -> None:
