@@ -127,11 +127,11 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _RULES = "glowpy.ops"
-"""What the tables of rules are filled from. The module of a backend imports the rules for the backend's own."""
+"""Module that fills the tables of rules. The module of a backend imports the rules for the backend's own operators."""
 
 
 def _version() -> str:
-    """That of the installed package; a checkout that is not installed has none of its own."""
+    """Returns the version of the installed package, or `0+unknown` for a checkout that is not installed."""
     metadata = import_module("importlib.metadata")
     try:
         return str(metadata.version("glowpy"))

@@ -74,7 +74,7 @@ class CompileOptions:
 
     @property
     def code_key(self) -> str:
-        """What of the options the graph and the IR depend on; empty for the defaults."""
+        """Text of the options that the graph and the IR depend on; empty for the defaults."""
         chosen = {
             "stop_after": self.stop_after,
             "disabled": sorted(set(self.disabled)),
@@ -119,7 +119,7 @@ class Operation:
 
     @staticmethod
     def of_node(node: Node) -> Operation:
-        """What a node computes. The inputs of a variadic node are numbered."""
+        """Returns the operation that a node computes. The inputs of a variadic node are numbered."""
         schema = node.SCHEMA
         names = [f"{schema.inputs[0]}{index}" for index in range(len(node.inputs))]
         inputs = zip(names if schema.variadic else schema.inputs, node.inputs, strict=True)
@@ -129,7 +129,7 @@ class Operation:
 
     @staticmethod
     def of_inst(inst: Instruction) -> Operation:
-        """What an instruction computes; how much scratch memory it does that in is no part of it."""
+        """Returns the operation that an instruction computes; scratch memory is no part of it."""
         refs = [ref for ref in inst.operands if not ref.is_scratch]
         types = {ref.name: ref.value.type for ref in refs}
         return Operation(inst.SCHEMA.mnemonic, types, inst.attrs)
@@ -168,7 +168,7 @@ class Backend(ABC):
 
     @cached_property
     def answers(self) -> dict[Hashable, tuple[str, ...]]:
-        """What `engine.unsupported` found out about nodes, by all that the answer depends on."""
+        """Answers that `engine.unsupported` remembers about nodes, by everything that an answer depends on."""
         return {}
 
     @abstractmethod
@@ -192,7 +192,7 @@ class Backend(ABC):
         """Keeps a function that this backend compiled, for a model that `key` names; a hint that may be ignored."""
 
     def recall(self, key: str) -> CompiledFunction | None:
-        """What was kept under `key` by an equal backend, or None."""
+        """Returns the function that an equal backend stored under `key`, or None."""
         del key
         return None
 

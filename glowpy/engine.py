@@ -203,7 +203,7 @@ def compile_or_recall(
     *,
     ctx: PassContext | None = None,
 ) -> CompiledFunction:
-    """What the backend remembers under `key`; else what `build` gives, compiled, and remembered if the backend can.
+    """Recalls the function stored under `key`; else compiles what `build` returns, and stores it if the backend can.
 
     Args:
         key: Names everything that the function depends on.

@@ -1,4 +1,4 @@
-"""What runs: `Executable`, a network that is ready, and `Instance`, memory to run it in."""
+"""Executables: `Executable`, a network that is ready to run, and `Instance`, memory to run it in."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def elements_at(memory: Array, start: int, value: Value) -> Array:
 
 
 class Observer(Protocol):
-    """What sees an instrumented network run. Operands are arrays by name, in the network's own memory."""
+    """Observer of a running, instrumented network. Operands are arrays by name, in the network's own memory."""
 
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Called before an instruction; outputs hold what is there by chance."""
@@ -98,7 +98,7 @@ _Taking: TypeAlias = tuple[Port, np.dtype[Any], tuple[int, ...] | None, bool]
 """An input, its dtype, its shape if that has no symbols, and whether it is an output as well."""
 
 _MAX_KNOWN = 1 << 12
-"""Of so many sets of shapes it is remembered what symbols are."""
+"""The number of sets of shapes for which the extents of symbols are remembered."""
 
 
 class Executable(ProcessBound, ABC):
@@ -174,7 +174,7 @@ class Executable(ProcessBound, ABC):
         return f"<{type(self).__name__}: {self.signature}; {memory}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs and outputs."""
+        """Renders inputs and outputs as a table for notebooks."""
         rows = [
             [direction, name, str(type)]
             for direction, types in (("input", self.inputs), ("output", self.outputs))
@@ -308,7 +308,7 @@ class Executable(ProcessBound, ABC):
         return bindings
 
     def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> tuple[State, Known]:
-        """What of a state the network names, and what that says of symbols; an input in its memory is copied."""
+        """Returns the part of a state that the network names, and the extents it fixes; copies inputs in its memory."""
         part = self._part_of(state)
         for name, array in bindings.items():
             if part.holds(array):  # a run may overwrite it before it has read all inputs
@@ -316,7 +316,7 @@ class Executable(ProcessBound, ABC):
         return part, part.known()
 
     def _part_of(self, state: State | None) -> State:
-        """What of a state the network names. Raises UserError where that is missing."""
+        """Returns the part of a state that the network names. Raises UserError where that is missing."""
         if state is None:
             raise UserError(
                 "expected the variables of the network", note="pass state=network.state()"
@@ -326,7 +326,7 @@ class Executable(ProcessBound, ABC):
         return state if state.ports is self.state_ports else state.part(self.state_ports)
 
     def _bound(self, bindings: Mapping[str, Array], known: Known) -> _Bound:
-        """What symbols are for these inputs and variables, and what outputs are of symbolic types."""
+        """Returns the extents of symbols for these inputs and variables, and the outputs of symbolic types."""
         shapes = tuple([bindings[port.placeholder].shape for port in self.input_ports]), known
         bound = self._known.get(shapes)
         if bound is None:
@@ -425,7 +425,7 @@ def given_inputs(function: Executable, arrays: Mapping[str, Array]) -> Mapping[s
 
 
 def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
-    """What to say of inputs with other names than those that are expected, with their types."""
+    """Creates the error for inputs whose names are not the expected ones, which come with their types."""
     for name in names:
         if name not in types:
             expected = ", ".join(map(repr, types)) or "none"
@@ -440,7 +440,7 @@ class CompiledFunction(Executable):
     observer: Observer | None = None
     """Sees every instruction, if the function was compiled with `instrument`."""
     supposed: Mapping[str, Dim] = {}
-    """What extents that it finds were taken to be by whoever compiled it, by name; outputs say what they are."""
+    """Assumed values of extents that the network finds, by name; outputs hold the actual ones."""
     checks: Sequence[str] = ()
     """The outputs that say whether indices led out of range, for whoever runs it."""
 
@@ -486,7 +486,7 @@ class Instance(ProcessBound):
 
     @property
     def _own(self) -> State:
-        """What of the state the network names."""
+        """The part of the state that the network names."""
         return self._function._part_of(self.state)
 
     def _shaped(self, port: Port) -> Array:

@@ -1,4 +1,4 @@
-"""What became of a node of the model: the steps that replaced it, up to the runs that compute it."""
+"""History of a node of the model: the steps that replaced it, up to the runs that compute it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Event:
 
     @property
     def successors(self) -> tuple[str, ...]:
-        """What stands in the place afterwards."""
+        """Names of what is there in its place afterwards."""
         return tuple(dict.fromkeys(name for change in self.changes for name in change.successors))
 
 
@@ -49,7 +49,7 @@ class RunOf:
 
 @dataclass(frozen=True)
 class History:
-    """What became of one node of a graph.
+    """History of one node of a graph.
 
     Attributes:
         name: The node's name in the graph.

@@ -41,7 +41,7 @@ _CORE: dict[str, type[Instruction]] = {cls.SCHEMA.mnemonic: cls for cls in INSTS
 
 
 class IRGen:
-    """What a rule may use: the IR function under construction, and the memory of every value generated so far."""
+    """State for the rules: the IR function under construction, and the memory of every value generated so far."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class IRGen:
 
 
 def _unknown(node: Node, backend: str) -> Diagnostic:
-    """What is said of a node that has neither an instruction nor a rule in the backend of that name."""
+    """Creates the diagnostic for a node that has neither an instruction nor a rule in the backend of that name."""
     mnemonic = node.SCHEMA.mnemonic
     if node.BACKEND and backend == node.BACKEND:
         message = f"the `instructions` of the {backend} backend list none for its own {mnemonic}"

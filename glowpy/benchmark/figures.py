@@ -1,4 +1,4 @@
-"""What is measured, as figures: of the machine, of models and of their runs of instructions, and why they are so."""
+"""Measurements as figures: of the machine, of models and of their runs of instructions, with the reasons for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIGA = 1e9
 
 
 def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, Any]:
-    """What the figures depend on besides the models."""
+    """Returns the circumstances that figures depend on besides the models: processor, system, cores."""
     return {
         "processor": processor_name(),
         "llvm": target.machine.cpu,
@@ -100,7 +100,7 @@ def layer_figures(layer: Layer) -> dict[str, Any]:
 
 
 def why(layer: Layer) -> str:
-    """What was decided about a layer, what its inner loop waits for, and what else was not done for which reason."""
+    """Explains a layer: what was decided, what its inner loop waits for, and why other algorithms were declined."""
     declined = [f"not by {name}: {reason}" for name, reason in layer.declined.items()]
     return "; ".join([*_decided(layer.explanation), *declined])
 

@@ -126,7 +126,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """That of its run."""
+        """The name of its run."""
         return self.effort.run.name
 
     @property
@@ -167,7 +167,7 @@ class Layer:
 
 @dataclass
 class Measured:
-    """What was found out about a model.
+    """Measurements of one model.
 
     Attributes:
         path: The file.
@@ -212,7 +212,7 @@ class Measured:
 
     @property
     def p95(self) -> float:
-        """Of 20 runs, one takes longer than so many seconds."""
+        """The 95th percentile: one of 20 runs takes longer than this many seconds."""
         return float(np.quantile(self.samples(), 0.95))
 
     @property
@@ -332,12 +332,12 @@ def measure(
 
 
 def _multiplied(costs: Sequence[Effort]) -> list[ElemKind]:
-    """What products multiply; f32 where there are none."""
+    """Returns the element kinds that products multiply; f32 where there are none."""
     return list(dict.fromkeys(cost.kind for cost in costs if cost.macs)) or [ElemKind.F32]
 
 
 def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:
-    """What symbols are for these inputs and variables."""
+    """Returns the extents of symbols for these inputs and variables."""
     shapes = {port.name: port.type.shape for port in compiled.input_ports}
     shapes |= {port.name: port.type.shape for port in compiled.state_ports}
     return extents_of({name: (shape, feeds[name].shape) for name, shape in shapes.items()})
@@ -461,7 +461,7 @@ def _run(contestant: Contestant, clock: Clock) -> float:
 def _layers(
     result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend, clock: str
 ) -> list[Layer]:
-    """What the stamps of all runs say of each run of instructions; those that nothing was called for are left out."""
+    """Returns the layers that the time stamps of all runs measure; leaves out runs for which nothing was called."""
     first, last = stamps[0], stamps[-1]
     index = np.flatnonzero(first.ticks)
     ticks = np.array([one.ticks[index] for one in stamps], np.int64)

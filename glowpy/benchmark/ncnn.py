@@ -58,7 +58,7 @@ def ncnn_files(
 
 
 def _converted(path: Path, inputs: Mapping[str, Array], scratch: Path) -> tuple[Path, Path]:
-    """What pnnx writes beside the model, which therefore is in a folder of its own. Raises UserError."""
+    """Converts a model with pnnx, which writes beside its input, so in a folder of its own. Raises UserError."""
     if find_spec("pnnx") is None:
         raise UserError(
             f"ncnn reads no ONNX: expected {path.stem}.param and {path.stem}.bin, which pnnx makes",
@@ -131,7 +131,7 @@ class Ncnn:
         self._results = [result for _, result in results]
 
     def outputs(self) -> list[Array]:
-        """What came out, with a batch dimension."""
+        """Returns the results of the last run, with a batch dimension."""
         return [np.array(result)[np.newaxis] for result in self._results]
 
 

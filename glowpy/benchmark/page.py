@@ -1,4 +1,4 @@
-"""What `glowpy bench --html` writes: one page that needs no other file, with tables and drawings of every model."""
+"""Page that `glowpy bench --html` writes: self-contained, with tables and drawings of every model."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def loaded(
 def _with_onnxruntime(
     module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
 ) -> Contestant:
-    """With its inputs and outputs bound, which spares it copies."""
+    """Runs the model by onnxruntime, with inputs and outputs bound, which spares it copies."""
     del folder
     options = module.SessionOptions()
     options.log_severity_level = 4  # what is wrong is in the exception
@@ -120,4 +120,4 @@ PEERS: Mapping[str, Callable[[Any, Path, Inputs, int, Path | None], Contestant]]
     "openvino": _with_openvino,
     "ncnn": _with_ncnn,
 }
-"""What --vs knows, by the name of the package."""
+"""Runtimes that --vs accepts, by the name of the package."""

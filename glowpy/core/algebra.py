@@ -30,7 +30,7 @@ class Algebra:
     associative: tuple[str, ...] = ()
     """The families for which `(x op y) op z` is `x op (y op z)`. Integers wrap."""
     combine: Callable[[Array, Array], Array] | None = None
-    """What an associative operator does to arrays."""
+    """Computes an associative operator on arrays."""
     involution: bool = False
     """`op(op(x))` is x."""
     idempotent: bool = False
@@ -67,7 +67,7 @@ def _element(value: float | None, kind: ElemKind) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Of an operator that is linear in its input `weights`, plus its input `bias`.
+    """Channels of an operator that is linear in its input `weights`, plus its input `bias`.
 
     Channel c of the result depends on `bias[c]` and on slice c of `weights`
     along the dimension `axis`, and on no other slice.

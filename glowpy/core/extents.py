@@ -45,13 +45,13 @@ __all__ = [
 ]
 
 Extents = Mapping[str, int]
-"""What each symbol is, by its name."""
+"""Extents of symbols, by name."""
 
 _MAX_SAMPLES = 16
 
 
 class OpenUnsupportedError(UndecidedError, UnsupportedError):
-    """What cannot be handled on symbolic extents, and might be on constants."""
+    """Raised for something that cannot be handled with symbolic extents but might be with constant ones."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], dims: Iterable[Dim]) -> None:
         collected = list(diagnostics)
@@ -158,7 +158,7 @@ class PlainShapes:
         """Whether there is no sum, quotient or the like among them."""
 
     def extents(self, actual: Iterable[tuple[int, ...]]) -> dict[str, int] | None:
-        """What symbols are in actual shapes; None if these do not fit."""
+        """Returns the extents of symbols that give these shapes; None if the shapes do not fit."""
         extents: dict[str, int] = {}
         for declared, sizes in zip(self._shapes, actual, strict=True):
             if len(declared) != len(sizes):

@@ -58,7 +58,7 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin."""
+        """The width of a bin."""
         return 2.0**self.exponent
 
     @property

@@ -95,7 +95,7 @@ _CLASSES: Mapping[str, type[Initializer]] = {cls.distribution: cls for cls in (U
 
 
 def initializer(distribution: str, attrs: Mapping[str, object]) -> Initializer | None:
-    """What `attrs` of such an initializer spell; None for an unknown distribution.
+    """Creates the initializer that `attrs` describe; None for an unknown distribution.
 
     Raises UserError for other attributes.
     """
@@ -112,7 +112,7 @@ def initializer(distribution: str, attrs: Mapping[str, object]) -> Initializer |
 
 
 Initial: TypeAlias = "Tensor | Initializer | None"
-"""What a variable begins with; None is zeros."""
+"""Initial contents of a variable; None stands for zeros."""
 
 
 def elements(initial: Initial, type: Type) -> Tensor:

@@ -1,4 +1,4 @@
-"""What quantization parameters mean for arithmetic: scales and offsets as arrays, and the types of exact sums.
+"""Meaning of quantization parameters in arithmetic: scales and offsets as arrays, and the types of exact sums.
 
 Scales are doubles in a type. Arithmetic is in f32: it has each of them rounded, and ratios are quotients of these.
 """
@@ -81,7 +81,7 @@ def in_f32(numbers: Array) -> Array:
 
 
 def range_of(type: Type) -> tuple[float, float, float]:
-    """What the integers of a type with one scale stand for: the lowest and the highest number, and the step."""
+    """Returns the lowest and the highest number of a type with one scale, and the step between neighbours."""
     (step,), (offset,) = parameters(type).scales, parameters(type).offsets
     lowest, highest = type.kind.limits
     return (lowest - offset) * step, (highest - offset) * step, step

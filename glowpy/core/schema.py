@@ -1,4 +1,4 @@
-"""What a class of nodes or instructions looks like, as data: schemas, and the traits passes ask for.
+"""Schemas of nodes and instructions, as data, and the traits that passes ask for.
 
 classgen writes one schema into each generated class. Cloning, equality, hashing, printing, parsing
 and common verification are written once over schemas.
@@ -35,7 +35,7 @@ AttrKind = Literal["int", "ints", "dim", "dims", "float", "flag", "text", "funct
 
 
 REST = "rest"
-"""Of an operand's `times`: as many as there are beside the others."""
+"""Repetition of an operand that takes all operands left over by the others."""
 
 
 class Trait(StrEnum):
@@ -72,7 +72,7 @@ class Trait(StrEnum):
 
 
 class Quantized(StrEnum):
-    """What quantized operands of an operator mean."""
+    """Meaning of an operator's quantized operands."""
 
     REFUSED = "refused"
     """No operand and no result may be quantized."""
@@ -88,11 +88,11 @@ class Quantized(StrEnum):
     Which that is cannot be inferred. Data operands and the result are all quantized, or none is.
     """
     RULE = "rule"
-    """What the operator's own inference and verification say."""
+    """The operator's own inference and verification decide."""
 
 
 class Access(Enum):
-    """What an instruction does with an operand. The value is its spelling in the IR."""
+    """Access of an instruction to an operand. The value is its spelling in the IR."""
 
     OUT = "@out"
     IN = "@in"
@@ -258,7 +258,7 @@ class NodeSchema:
         return _functions(self.attrs)
 
     def result_name(self, index: int) -> str:
-        """What result `index` is called."""
+        """Returns the name of result `index`."""
         return str(index) if self.many_results and index else self.results[index]
 
     def check_stored(self, inputs: Sequence[Type], results: Sequence[Type] = ()) -> None:
@@ -323,7 +323,7 @@ class InstSchema:
         return any(spec.times for spec in self.operands)
 
     def operands_of(self, count: int, attrs: Mapping[str, Attr]) -> tuple[OperandSpec, ...]:
-        """What each of `count` operands is. Raises UserError for a number that the instruction cannot have."""
+        """Returns the specification of each of `count` operands. Raises UserError for a number that cannot be."""
         if not self.variadic:
             specs = list(self.operands)
         else:

@@ -1,4 +1,4 @@
-"""What a network keeps between runs: the memory of its variables, and of what shapes their contents are."""
+"""State that a network keeps between runs: the memory of its variables, and the shapes of their contents."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class State:
         self._parts: dict[int, State] = {}
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
-        """Of a copy, whose memory lies elsewhere."""
+        """Restores a copy, whose memory lies elsewhere."""
         self.__dict__.update(attributes)
         self._keep(self.arrays, self._contents)
 
@@ -163,7 +163,7 @@ class State:
         return place > 0 and start < self._ends[place - 1]
 
     def __getitem__(self, name: str) -> Array:
-        """What a variable holds, in its memory. A dimension that only inputs say is 0 before the first run."""
+        """Returns the contents of a variable. A dimension that only inputs say is 0 before the first run."""
         port = self._port(name)
         return self.arrays[port.placeholder][_box(self.shapes[name])]
 
@@ -185,7 +185,7 @@ class State:
 
     @property
     def shapes(self) -> Mapping[str, tuple[int | None, ...]]:
-        """Of what variables hold; None for a dimension that only inputs say, before the first run."""
+        """Shapes of the variables' contents; None for a dimension that only inputs say, before the first run."""
         return self._contents.shapes
 
     def shape(self, name: str) -> tuple[int | None, ...]:
@@ -199,7 +199,7 @@ class State:
         return self._ports[name]
 
     def known(self) -> Known:
-        """What the variables say of the next run. Raises UserError where one is full."""
+        """Returns the extents that the variables fix for the next run. Raises UserError where one is full."""
         if self._known_since != self._contents.changes:
             self._known, self._known_since = self._stated(), self._contents.changes
         for name, dims, sizes in self._known:
@@ -260,7 +260,7 @@ class State:
 
 
 def _place(port: StatePort) -> tuple[str, Type, Type]:
-    """What networks have to agree about that share a variable; each leaves there what it likes."""
+    """Returns the properties of a variable that all networks sharing it must agree on; its new value is up to each."""
     return port.placeholder, port.type, port.memory
 
 

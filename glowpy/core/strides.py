@@ -130,7 +130,7 @@ def _digits(start: Dim, loops: Loops, frame: Sequence[Dim]) -> list[tuple[Dim, D
 def embedded(
     frame: Shape, frame_strides: Shape, offset: Dim, shape: Shape, strides: Shape
 ) -> tuple[Dim, Shape] | None:
-    """What becomes of a view of a row-major tensor of shape `frame` that is moved to memory of `frame_strides`.
+    """Moves a view of a row-major tensor of shape `frame` to memory of `frame_strides`.
 
     The view has `strides` (none: no gaps) and begins at element `offset`. Returns its offset from the first element
     of the frame, and its strides; None where one of its dimensions would need two strides.

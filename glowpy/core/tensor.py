@@ -185,7 +185,7 @@ class Tensor:
         inputs: Sequence[Tensor],
         compute: Callable[..., Array | Iterable[Array]],
     ) -> Tensor:
-        """What `compute` makes of the arrays of `inputs`: deferred if it is large, else at once.
+        """Computes a tensor from the arrays of `inputs`: deferred if it is large, else at once.
 
         The same `operation` on tensors with the same keys gives the same elements; `operation` says all that `compute`
         depends on besides the inputs.
@@ -303,7 +303,7 @@ class Tensor:
 
 
 def _dense(array: Array) -> tuple[slice, ...]:
-    """What of an array does not repeat by its strides."""
+    """Returns the index of the part of an array that does not repeat because of its strides."""
     return tuple(slice(None if stride else 1) for stride in array.strides)
 
 

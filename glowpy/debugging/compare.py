@@ -112,7 +112,7 @@ def _pairs(got: Any, want: Any) -> list[tuple[Array, Array, bool]] | None:
 def expected_outputs(
     checker: str, model: str, interpret: Interpret, inputs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What `checker` (a key of CHECKERS) computes from the inputs; `interpret` runs the model on our interpreter.
+    """Computes outputs by `checker` (a key of CHECKERS); `interpret` runs the model on our interpreter.
 
     Raises UserError where the checker is not installed or cannot run the model, or needs an ONNX file and `model` is
     none.
@@ -180,7 +180,7 @@ def _with_interpreter(
 
 
 def interpreted(function: Function, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What our interpreter computes of a function, from its inputs and variables. Raises what compiling it raises."""
+    """Computes a function on our interpreter, from its inputs and variables. Raises what compiling it raises."""
     compiled = compile(function, "interpreter")
     state = compiled.state()
     for port in compiled.state_ports:
@@ -193,4 +193,4 @@ CHECKERS: Mapping[str, Callable[[str, Interpret, Mapping[str, Any]], dict[str, A
     "reference": _with_reference,
     "interpreter": _with_interpreter,
 }
-"""What `glowpy run --check-with` knows: onnxruntime, onnx's reference evaluator, and our own interpreter."""
+"""Checkers of `glowpy run --check-with`: onnxruntime, onnx's reference evaluator, and our own interpreter."""

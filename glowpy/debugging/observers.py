@@ -1,4 +1,4 @@
-"""What `glowpy run` can do at every instruction of a network: print it, or write its operands to files."""
+"""Observers of every instruction of a network for `glowpy run`: print it, or write its operands to files."""
 
 from __future__ import annotations
 

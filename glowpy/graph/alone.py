@@ -64,7 +64,7 @@ def _kind(type: Type) -> Hashable:
 
 
 def _known(value: NodeValue) -> str:
-    """What is known of the elements of a constant, as text; empty for all else."""
+    """Describes what is known of the elements of a constant, as text; empty for all other values."""
     constant = value.constant
     if constant is None:
         return ""

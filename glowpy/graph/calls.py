@@ -44,7 +44,7 @@ _BOUNDS = 2
 
 
 def given(callee: Function) -> list[NodeValue]:
-    """What a function gives: what it saves, or a variable that it leaves as it is."""
+    """Returns the values that a function gives: those it saves, and variables that it leaves unchanged."""
     saved = {save.output: save.input for save in callee.saves}
     return [saved.get(storage.value, storage.value) for storage in callee.gives]
 

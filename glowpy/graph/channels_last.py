@@ -13,7 +13,7 @@ from glowpy.support.errors import UserError
 __all__ = ["LAST_LAYOUTS", "channels_last", "unknown_port"]
 
 LAST_LAYOUTS = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
-"""What the layouts with channels last are called, by rank."""
+"""Names of the layouts with channels last, by rank."""
 
 
 def channels_last(module: Module, names: Collection[str]) -> Module:
@@ -44,7 +44,7 @@ def channels_last(module: Module, names: Collection[str]) -> Module:
 
 
 def unknown_port(name: str, known: Collection[str]) -> UserError:
-    """What to say of a name that is no input or output."""
+    """Creates the error for a name that is no input or output."""
     names = ", ".join(known) or "(there are none)"
     return UserError(f"layout: expected one of the inputs and outputs {names}, got '{name}'")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Values", "clone_function", "clone_nodes", "clone_storage"]
 
 Values = dict[NodeValue, NodeValue]
-"""What stands for each value in a copy."""
+"""Values of a copy, by the originals that they stand for."""
 
 
 def clone_nodes(

@@ -1,4 +1,4 @@
-"""What new nodes are made of: checks of what a caller passes, and which node gets the name of one it replaces."""
+"""Checks of the arguments that create nodes, and the choice of the node that inherits a replaced node's name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["no_name", "no_type", "operand_values", "successor_of"]
 
 
 def no_name(value: object, loc: Loc) -> UserError:
-    """What to raise for a name that is no string, as in code that no type checker has seen."""
+    """Creates the error for a name that is no string, as in code that no type checker has seen."""
     got = type(value).__name__
     return UserError(f"expected a string as the name, got {got}", loc=loc or caller())
 
 
 def no_type(value: object, loc: Loc) -> UserError:
-    """What to raise for a type that is no `Type`."""
+    """Creates the error for a type that is no `Type`."""
     got = repr(value) if isinstance(value, str) else type(value).__name__
     note = "parse_type reads one"
     return UserError(f"expected a Type, got {got}", loc=loc or caller(), note=note)
 
 
 def operand_values(schema: NodeSchema, inputs: Sequence[Operand], loc: Loc) -> list[NodeValue]:
-    """What the operands of a new node stand for. Raises UserError that names the first that stands for nothing."""
+    """Returns the values of a new node's operands. Raises UserError that names the first that has none."""
     if not isinstance(inputs, Iterable):
         raise UserError(
             f"{schema.mnemonic}: expected a list as {schema.inputs[0]}, got {type(inputs).__name__}",
@@ -55,13 +55,13 @@ def _is_misplaced(operand: object) -> bool:
 
 
 def _order(schema: NodeSchema) -> str:
-    """What the arguments of a node's `create_x` begin with."""
+    """Describes the order of the first arguments of a node's `create_x`."""
     typed = ["result_type"] if Trait.TYPED in schema.traits else []
     return f"the arguments are {', '.join(['name', *typed, *schema.inputs])}, in this order"
 
 
 def successor_of(node: Node, replacement: NodeValue, created: Collection[Node]) -> Node | None:
-    """Of the nodes `created` in place of `node`, the one that does the same; else what computes, not what moves."""
+    """Chooses the node that does the same as `node` from those `created` in its place; else one that computes."""
     successor = replacement.node
     if successor is None or successor not in created:
         return None

@@ -55,7 +55,7 @@ def print_dot(f: Function) -> str:
 
 
 def _content(f: Function, prefix: str) -> Iterator[str]:
-    """What is in one function; identifiers begin with `prefix`."""
+    """Writes the contents of one function; identifiers begin with `prefix`."""
     ids: dict[Storage | Node, str] = {}
     used = {value.producer for node in f.nodes for _, value in node.operands()}
     storages = [s for s in f.module.storages if s in used]
@@ -73,7 +73,7 @@ def _content(f: Function, prefix: str) -> Iterator[str]:
 
 
 def _name(node: Node, index: int) -> str:
-    """What operand `index` is called; those of a variadic node have numbers."""
+    """Returns the name of operand `index`; those of a variadic node have numbers."""
     if index == PREDICATE:
         return "predicate"
     names = node.SCHEMA.inputs

@@ -79,7 +79,7 @@ def draw_function(f: Function, limit: int = LIMIT) -> str:
 
 
 def _boxes(f: Function, limit: int) -> list[_Box]:
-    """What is drawn, in an order in which everything comes after what it reads."""
+    """Returns the boxes to draw, each after those that it reads."""
     boxes: dict[Node | Storage, _Box] = {}
     for node in islice(f.topological(), limit):
         sources: dict[int, _Box] = {}

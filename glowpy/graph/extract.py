@@ -21,7 +21,7 @@ from glowpy.support.symbolic import symbols_of
 __all__ = ["excerpt", "hull", "outline"]
 
 _SHOWN = 6
-"""Of a longer path only its ends are named."""
+"""The length from which only the ends of a path are named."""
 
 
 def outline(function: Function, nodes: Iterable[Node], name: str) -> CallNode:
@@ -140,7 +140,7 @@ def _part(function: Function, order: Iterable[Node], nodes: Iterable[Node]) -> l
 
 
 def _seams(part: Collection[Node]) -> tuple[list[NodeValue], list[NodeValue]]:
-    """What nodes read of others, but for constants, and what others read of them."""
+    """Returns the values that nodes read from others, except constants, and those that others read from them."""
     chosen = set(part)
     read = dict.fromkeys(value for node in part for value in node.operand_values)
     inputs = [v for v in read if v.node not in chosen and not isinstance(v.producer, Constant)]

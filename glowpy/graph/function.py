@@ -169,7 +169,7 @@ class Module(Storages):
         return f"<Module: {functions}; {self.num_constants} constants of {size:,} bytes>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every function as a drawing."""
+        """Renders the module for notebooks: every function as a drawing."""
         drawings = (f"<p><b>{escape(f.name)}</b></p>{draw_function(f)}" for f in self.functions)
         return f"<p>{escape(repr(self))}</p>{''.join(drawings)}"
 
@@ -191,9 +191,9 @@ class Function(Builder):
         self.name = name
         self.module = module
         self.takes = list(takes)
-        """What callers pass, in order: placeholders, and variables that the function changes."""
+        """Ports that callers pass, in order: placeholders, and variables that the function changes."""
         self.gives = list(gives)
-        """What callers get, in order: placeholders that the function saves, and those variables."""
+        """Ports that callers get, in order: placeholders that the function saves, and those variables."""
         self._nodes: dict[Node, None] = {}
         self._definitions: dict[DefineNode, None] = {}
         self._loc = UNKNOWN
@@ -242,7 +242,7 @@ class Function(Builder):
 
     @property
     def needs(self) -> Callable[[Node], list[Node]]:
-        """What tells the nodes that come before one: those of its operands, and those that define its symbols."""
+        """Returns a function of the nodes that must precede one: those of its operands and of its symbols."""
         definitions = self.definitions
 
         def operands(node: Node) -> list[Node]:
@@ -465,7 +465,7 @@ class Function(Builder):
         return erased
 
     def ports(self, name: str) -> Ports:
-        """What a function of the module takes and gives. Raises UserError if there is none."""
+        """Returns the ports of a function of the module. Raises UserError if there is none of this name."""
         f = self.module.function(name)
         return Ports(name, [s.type for s in f.takes], [s.type for s in f.gives])
 
@@ -515,7 +515,7 @@ class Function(Builder):
         return f"<Function {self.name}: {self.num_nodes} nodes, {inputs} -> {outputs}>"
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows: the graph as a drawing."""
+        """Renders the graph as a drawing for notebooks."""
         return draw_function(self)
 
 

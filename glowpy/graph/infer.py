@@ -28,7 +28,7 @@ infer: Rules[Callable[..., Type | tuple[Type, ...]]] = Rules("infer")
 
 @dataclass(frozen=True)
 class Ports:
-    """What a function that is called takes and gives: its name, and types in order."""
+    """Ports of a function that is called: its name, and the types of what it takes and gives, in order."""
 
     name: str
     takes: Sequence[Type]

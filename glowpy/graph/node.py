@@ -46,7 +46,7 @@ Use: TypeAlias = "tuple[Node, int]"
 
 
 class _PartOfModule:
-    """What refers to the rest of its module, and is copied and pickled with it only."""
+    """Base of objects that refer to the rest of their module, and are copied and pickled only with it."""
 
     __slots__ = ()
 
@@ -405,7 +405,7 @@ class ResultField:
 
 
 Operand = NodeValue | Node | Storage
-"""What `create_x` takes as an input: a value, a node (its first result) or a storage."""
+"""Types that `create_x` takes as an input: a value, a node (its first result) or a storage."""
 
 
 def value_of(operand: Operand, role: str = "an operand") -> NodeValue:

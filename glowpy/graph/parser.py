@@ -94,7 +94,7 @@ def _read_storage(lexer: Lexer, module: Module) -> tuple[Token, Type]:
 def _read_initial(
     lexer: Lexer, token: Token, type: Type, blobs: Mapping[str, Array]
 ) -> Constant | Initializer:
-    """What a variable begins with."""
+    """Reads the initial value of a variable."""
     word = lexer.peek
     if word.kind != "word" or word.text in ("splat", "blob"):
         return _read_constant(lexer, token, type, blobs)
@@ -175,7 +175,7 @@ def _read_function(lexer: Lexer, module: Module, classes: NodeClasses) -> None:
 
 
 def _read_ports(lexer: Lexer, values: Mapping[str, NodeValue]) -> list[Storage]:
-    """What a function takes, or gives."""
+    """Reads the ports that a function takes, or those that it gives."""
     ports: list[Storage] = []
     lexer.expect("(")
     while not lexer.at(")"):

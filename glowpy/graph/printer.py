@@ -42,7 +42,7 @@ def print_function(f: Function, indent: str = "") -> str:
 
 
 def _ports(f: Function) -> str:
-    """What a function that is called takes and gives."""
+    """Formats the ports that a called function takes and gives."""
     if not f.is_called:
         return ""
     takes, gives = (", ".join(f"%{s.name}" for s in ports) for ports in (f.takes, f.gives))

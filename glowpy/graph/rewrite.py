@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 Replacement: TypeAlias = NodeValue | Node | None
-"""What a rule returns: the new value, the node itself if it was changed in place, or None."""
+"""Result of a rule: the new value, the node itself if it was changed in place, or None."""
 
 
 class Why:
@@ -113,7 +113,7 @@ def rule_where(
 
 
 class Stepping(Protocol):
-    """What changes a function in steps, as who counts these sees it."""
+    """A pass that changes a function in steps, as seen by the object that counts these."""
 
     name: ClassVar[str]
     is_required: ClassVar[bool]
@@ -129,14 +129,14 @@ class RuleOwner(Stepping, Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """What stands in the place of a node after a rewrite: a value, and the nodes that were created for it."""
+    """Replacement of a node by a rewrite: a value, and the nodes that were created for it."""
 
     value: NodeValue
     created: Collection[Node]
 
 
 class Keeper(Protocol):
-    """What says whether a rewrite may be applied, and is told of each that was."""
+    """Decides whether a rewrite may be applied, and records each that was."""
 
     def allows(self, step: Stepping) -> bool:
         """Whether the next rewrite may be one by a rule of this pass."""
@@ -315,7 +315,7 @@ class Rewriter:
         return affected
 
     def _neighbours(self, nodes: Iterable[Node]) -> list[Node]:
-        """What computed the operands of `nodes`, and who is now the only user of one of them."""
+        """Returns the nodes that computed the operands of `nodes`, and those that are now the only user of one."""
         neighbours: dict[Node, None] = {}
         for node in nodes:
             for value in node.operand_values:

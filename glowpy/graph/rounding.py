@@ -55,7 +55,7 @@ def round_at_end(
     results: Sequence[NodeValue],
     is_stored: Callable[[Node], bool],
 ) -> list[NodeValue]:
-    """What stands for the results of an operator, with its steps in f32 wherever a half would be rounded between two.
+    """Returns the results of an operator, its steps in f32 wherever a half would be rounded between two of them.
 
     Args:
         f: The function.

@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 StatePairs = Mapping[str, str]
-"""What is state: the name of an input, and of the output that is that input of the next run."""
+"""State of a model: for the name of an input, that of the output which is this input in the next run."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What a model says of an input or output.
+    """Type of an input or output as the model declares it.
 
     Attributes:
         kind: Of its elements.
@@ -48,7 +48,7 @@ class Declared:
 
     @staticmethod
     def of(type: Type) -> Declared:
-        """What a type says."""
+        """Declares a type."""
         return Declared(type.kind, [d if isinstance(d, int) else str(d) for d in type.shape])
 
     def may_become(self, other: Declared) -> bool:
@@ -84,7 +84,7 @@ _SPELLINGS = (
     (r"$", "_next"),
     (r"^", "next_"),
 )
-"""What in the name of an input becomes what in that of its output, as exporters of models spell them."""
+"""Patterns that turn the name of an input into that of its output, as exporters of models spell them."""
 
 
 def recognized_pairs(
@@ -173,7 +173,7 @@ def release_state(f: Function) -> None:
 
 
 def next_name(name: str, taken: Collection[str]) -> str:
-    """What the output is called that `name` is in the next run; `recognized_pairs` finds the pair."""
+    """Returns a name for the output that is `name` in the next run, such that `recognized_pairs` finds the pair."""
     output = re.sub("past", "present", name, count=1)
     while output in taken:
         output += "_next"

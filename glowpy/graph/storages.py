@@ -15,7 +15,7 @@ __all__ = ["Storages"]
 
 
 class Storages:
-    """What a module has beside functions: memory with names that are unique in it."""
+    """Storages of a module: memory with names that are unique in it."""
 
     def __init__(self) -> None:
         self.names = UniqueNames()
@@ -189,7 +189,7 @@ def _tensor(tensor: Tensor | Array, loc: Loc) -> Tensor:
 def _initial(
     name: str, type: Type, initial: Tensor | Array | Initializer | Constant | None, loc: Loc
 ) -> Constant | Initializer | None:
-    """What a variable begins with. Raises UserError for what does not fit its type."""
+    """Checks the initial value of a variable. Raises UserError for one that does not fit its type."""
     if initial is None:
         return None
     if not type.is_static:

@@ -114,7 +114,7 @@ def _definitions(f: Function) -> Iterator[Diagnostic]:
 def _called(
     f: Function, saved: Set[Node | Storage], owners: Counter[Storage]
 ) -> Iterator[Diagnostic]:
-    """What is wrong with what a function takes and gives, and with what it calls."""
+    """Yields problems of the ports of a function, and of its calls."""
     messages = [*_signature(f, saved), *_used(f, owners)]
     try:
         _ = f.called
@@ -125,7 +125,7 @@ def _called(
 
 
 def _signature(f: Function, saved: Set[Node | Storage]) -> Iterator[str]:
-    """What is wrong with what a function takes and gives."""
+    """Yields problems of the ports that a function takes and gives."""
     for ports, role in ((f.takes, "takes"), (f.gives, "gives")):
         for storage, count in Counter(ports).items():
             if count > 1 or isinstance(storage, Constant):
@@ -170,7 +170,7 @@ def _ports(f: Function) -> Iterator[Diagnostic]:
 
 
 def _node(f: Function, node: Node) -> Iterator[Diagnostic]:
-    """What is wrong with a node by itself. A UserError ends what can be said of its types."""
+    """Yields problems of a single node. A UserError ends the checks of its types."""
     yield from (_broken(node, message) for message in _operands(f, node))
     try:
         for message in _rules(f, node):
@@ -206,7 +206,7 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
 
 
 def _rules(f: Function, node: Node) -> Iterator[str]:
-    """What schema, inference and the class's own rule say. Raises UserError where nothing more can be said."""
+    """Yields violations of the schema, of inference and of the class's own rule. Raises UserError where checks must end."""
     check_attrs(node.SCHEMA.attrs, node.attrs)
     inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
     node.SCHEMA.check_stored(inputs, results)

@@ -43,7 +43,7 @@ def called_multiply_adds(f: Function) -> int:
 
 
 def _all_work(f: Function) -> list[int]:
-    """Of each node of a function."""
+    """Returns the work of each node of a function."""
     counts: dict[str, int] = {}
     for g in f.called:
         counts[g.name] = sum(_work(node, counts) for node in g.nodes)

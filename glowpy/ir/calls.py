@@ -1,4 +1,4 @@
-"""What calls bind: the weights of a function that is called, and the operands of the caller that they are.
+"""Bindings of calls: the weights of a called function, and the operands of the caller that they stand for.
 
 A body of a loop takes the number of the round, then what is carried, then the rest. It gives whether there is to be
 another round, what is carried, and what is stacked: one element of the caller's operand in each round.
@@ -28,14 +28,14 @@ _KEEP = Type(ElemKind.BOOL, ())
 
 
 def branch_call(inst: IfInst, branch: IRFunction) -> dict[str, Value]:
-    """What the weights of a branch are."""
+    """Binds the weights of a branch to the operands of the call."""
     _, *inputs = inst.those(Access.IN)
     return _named(branch.takes, inputs) | _named(branch.gives, inst.those(Access.OUT))
 
 
 @dataclass(frozen=True)
 class LoopCall:
-    """What the weights of a body are.
+    """Bindings of the weights of a loop's body.
 
     Attributes:
         round: The weight with the number of the round.
@@ -57,7 +57,7 @@ class LoopCall:
 
 
 def loop_call(inst: LoopInst, body: IRFunction) -> LoopCall:
-    """What the weights of a body are."""
+    """Binds the weights of a body to the operands of the loop."""
     *stacked, count = inst.those(Access.OUT)
     limit, first, *inputs = inst.those(Access.IN)
     carried = inst.those(Access.INOUT)
@@ -79,7 +79,7 @@ def _named(names: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
 
 
 def call_problems(inst: IfInst | LoopInst, f: IRFunction) -> Iterator[str]:
-    """What is wrong with a call in `f`: functions that are not there, or operands of other numbers and types."""
+    """Yields problems of a call in `f`: functions that do not exist, or operands of other numbers and types."""
     frame = inst.operands[-1].value.type
     if frame.kind is not FRAME or frame.rank != 1:
         yield f"expected a frame of bytes, got {frame}"
@@ -119,7 +119,7 @@ def _misfits(inst: IfInst | LoopInst, callee: IRFunction) -> Iterator[str]:
 
 
 def _others(operands: Sequence[tuple[Value, Type]]) -> Iterator[str]:
-    """What is wrong with operands that are not handed on."""
+    """Yields problems of operands that are not handed on."""
     for value, expected in operands:
         if value.type != expected:
             yield f"expected %{value.name} of type {expected}, got {value.type}"

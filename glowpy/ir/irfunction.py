@@ -86,7 +86,7 @@ class IRFunction(IRBuilder):
 
     @property
     def runs(self) -> list[Run]:
-        """What is computed together: every instruction that is not about memory is in one run, in program order."""
+        """Instructions that are computed together: each that is not about memory is in one run, in program order."""
         groups = {run.head: run for run in self._groups}
         inner = {inst for run in self._groups for inst in run.following}
         return [

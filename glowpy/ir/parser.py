@@ -83,7 +83,7 @@ def _read_one(
 
 
 def _read_names(lexer: Lexer) -> list[str]:
-    """What a function takes, or gives."""
+    """Reads the names that a function takes, or those that it gives."""
     names: list[str] = []
     lexer.expect("(")
     while not lexer.at(")"):

@@ -53,7 +53,7 @@ class Run:
 
     @property
     def result(self) -> Value:
-        """What comes out of its last member."""
+        """The result of its last member."""
         return self.members[-1].operands[0].value
 
     @property
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def shape(self) -> Shape:
-        """What is looped over: the shape of the members whose operands do not all go in order."""
+        """The shape of the loops: that of the members whose operands do not all go in order."""
         result = next(self.head.writes(), None)
         if result is None or not computes_elements(self.head):
             return ()

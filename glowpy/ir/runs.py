@@ -108,14 +108,14 @@ class RunBuilder:
         self._opens = computes_elements(head)
         result = next(head.writes(), None)
         self.shape: Shape = result.type.shape if self._opens and result is not None else ()
-        """What is looped over: the shape of the members whose operands do not all go in order."""
+        """The shape of the loops: that of the members whose operands do not all go in order."""
         self._in_order = True
         self._written: dict[Value, dict[Value, None]] = {}
         self._touched: dict[Value, dict[Value, None]] = {}
         """By base; what a product at the head reads or scratches is apart, in `_reserved`."""
         self._reserved: list[Value] = []
         self._dependent: dict[Value, dict[Value, None]] = {}
-        """What a product at the head writes, and what is computed from that; by base."""
+        """Values that a product at the head writes, and those computed from them; by base."""
         self._num_settled = 0
         self.add(head)
 

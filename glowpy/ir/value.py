@@ -43,7 +43,7 @@ class Value:
 
     @property
     def source(self) -> Value | None:
-        """What this value is a view of; None if it has memory of its own."""
+        """The value that this one is a view of; None if it has memory of its own."""
         operands = self.definition.operands if self.definition is not None else ()
         return operands[0].value if operands else None
 

@@ -109,7 +109,7 @@ def _runs(f: IRFunction) -> Iterator[Diagnostic]:
 
 
 def _ports(f: IRFunction) -> Iterator[Diagnostic]:
-    """What a function takes or gives that callers cannot bind."""
+    """Yields problems of the ports of a function that callers cannot bind."""
     for name in dict.fromkeys((*f.takes, *f.gives)):
         if name not in f.weights or f.weights[name].is_constant:
             message = f"@{f.name} takes or gives %{name}, expected one of its mutable weights"
@@ -195,7 +195,7 @@ def _own(inst: Instruction) -> Iterator[Diagnostic]:
 
 
 def _rules(inst: Instruction) -> Iterator[str]:
-    """What schema and the class's own rule say. Raises UserError where nothing more can be said."""
+    """Yields violations of the schema and of the class's own rule. Raises UserError where checks must end."""
     check_attrs(inst.SCHEMA.attrs, inst.attrs)
     inst.SCHEMA.check_stored([ref.value.type for ref in inst.operands])
     for ref in inst.operands:

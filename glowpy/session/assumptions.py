@@ -50,7 +50,7 @@ _LEAST_GROWN = 64
 
 @final
 class Assumptions:
-    """What is assumed of the dimensions of some inputs. Not for several threads at once.
+    """Assumptions about the dimensions of some inputs. Not safe for use by several threads at once.
 
     `fixed` says that nothing is left open: there is code for one extent of each dimension only.
 
@@ -120,7 +120,7 @@ class Assumptions:
         }
 
     def spelled(self, plan: Plan) -> dict[str, str]:
-        """What a plan takes dimensions to be, by the user's names for them: `1..32`, `8`, `past+seq`."""
+        """Returns what a plan takes dimensions to be, by the user's names for them: `1..32`, `8`, `past+seq`."""
         return {
             self._spelling(name): f"{one.low}..{one.high}"
             if isinstance(dim, Expr) and (one := dim.symbol) is not None
@@ -134,7 +134,7 @@ class Assumptions:
         return declared if isinstance(declared, str) else "{}[{}]".format(*declared)
 
     def _text(self, dim: Dim) -> str:
-        """What a dimension is computed of, in the user's names."""
+        """Formats the expression that a dimension is computed from, in the user's names."""
         names = {name: self._spelling(name) for name in symbols_of([dim])}
         return str(substituted(dim, {name: symbol(text, 0) for name, text in names.items()}))
 
@@ -168,7 +168,7 @@ class Assumptions:
         }
 
     def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
-        """What to compile for inputs of these shapes; bounds grow if they must.
+        """Returns the plan to compile for inputs of these shapes; widens bounds if necessary.
 
         Warns when a constant, and not because it is 0 or 1, turns out to vary: each of its extents is compiled for.
         """
@@ -199,7 +199,7 @@ class Assumptions:
         return Plan(planned, self.found.dims(self._few(extents), dims))
 
     def _few(self, extents: Mapping[str, int]) -> Constants:
-        """What is compiled as 0 or 1, although it may be more."""
+        """Returns the dimensions that are compiled as the constant 0 or 1 although they may be larger."""
         open_ = [name for name in extents if name in self._bounds and name not in self._constants]
         few = {name: extents[name] for name in open_ if extents[name] <= 1}
         return frozenset(
@@ -209,7 +209,7 @@ class Assumptions:
         )
 
     def _meanings(self, extents: Mapping[str, int]) -> dict[str, Dim]:
-        """What dimensions are equal to, as it was learned where no more of them were 0 or 1."""
+        """Returns what dimensions are equal to, as learned from calls in which no more of them were 0 or 1."""
         few = self._few(extents)
         fitting = {
             name: [known for known in meanings if known <= few]
@@ -221,7 +221,7 @@ class Assumptions:
     def _meaning(
         self, name: str, equal: Dim, dims: Mapping[str, Dim], numbers: Mapping[str, int]
     ) -> dict[str, Dim]:
-        """What a dimension that equals others is, and what these are if it does not in this call.
+        """Returns what a dimension that equals others is, and what these are if it differs from them in this call.
 
         That is an error of the caller's, which is to have no consequences, unless one is 1 and is repeated.
         """
@@ -235,7 +235,7 @@ class Assumptions:
         return ones or {other: numbers[other] for other in concerned}
 
     def _numbers(self, extents: Mapping[str, int]) -> dict[str, int]:
-        """What dimensions are in a call, and what counts their multiples."""
+        """Returns the extents of dimensions in a call, and the numbers that count their multiples."""
         return dict(extents) | {
             grid.count: grid.place(extents[name])
             for name, grid in self._grids.items()
@@ -243,7 +243,7 @@ class Assumptions:
         }
 
     def _dims(self, name: str, extent: int) -> dict[str, Dim]:
-        """What a dimension is in code that is compiled for an extent of it now, and what counts its multiples."""
+        """Returns the dimension that code compiled for this extent has, and the symbol that counts its multiples."""
         grid = self._grids.get(name)
         if name in self._constants or (grid is not None and extent not in grid):
             return {name: extent}
@@ -301,7 +301,7 @@ class Assumptions:
 
     @property
     def summary(self) -> dict[str, str]:
-        """What is assumed of dimensions, by name: `1..64`, `8..64, 4*w_4`, `past+seq`, `constant: why`."""
+        """Summarizes the assumptions by dimension: `1..64`, `8..64, 4*w_4`, `past+seq`, `constant: why`."""
         texts = {name: f"{low}..{high}" for name, (low, high, _) in self._bounds.items()}
         texts |= {name: f"{texts[name]}, {grid}" for name, grid in self._grids.items()}
         for name, meanings in self._equal.items():
@@ -312,7 +312,7 @@ class Assumptions:
         return texts | self.found.summary
 
     def contradictions(self, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-        """What was learned that inputs of these shapes, which the model allows, are at odds with, as sentences."""
+        """Returns sentences about what was learned that these shapes, which the model allows, contradict."""
         if not all(self._inputs[name].admits(shape) for name, shape in shapes.items()):
             return []
         extents = self._extents(shapes)
@@ -442,7 +442,7 @@ class Assumptions:
             self._bounds[name] = low, high, extent
 
     def _extents(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        """What symbols are for shapes. One of another rank is refused by who compiles for it."""
+        """Returns the extents of symbols for shapes. The caller refuses shapes of another rank."""
         return {
             dim: size
             for name, shape in shapes.items()

@@ -1,4 +1,4 @@
-"""What a model needs, and everything that keeps it from running: `check` looks at it, and runs nothing of it.
+"""Requirements of a model, and everything that keeps it from running: `check` inspects it and runs nothing of it.
 
 Unlike `load` and `compile`, which end where a later stage could not go on, this goes on without the part that is wrong,
 so that all that is wrong is known at once.
@@ -31,7 +31,7 @@ __all__ = ["Checkup", "check", "check_function", "check_read"]
 
 @dataclass(frozen=True)
 class Checkup:
-    """What `check` finds out.
+    """Findings of `check`.
 
     Attributes:
         backend: The backend's name.
@@ -121,7 +121,7 @@ def check_function(f: Function, backend: str | Backend = "cpu") -> Checkup:
 
 
 def _program(f: Function, backend: Backend) -> tuple[Program | None, tuple[Diagnostic, ...]]:
-    """What the backend would make code of, or why it cannot."""
+    """Returns the program from which the backend would generate code, or the reasons why it cannot."""
     stages = compilation(f, backend)
     try:
         return stages.program, ()

@@ -1,4 +1,4 @@
-"""What a session computes itself, between what it compiled: strings, sequences, optionals and maps.
+"""Interpreter in a session for the parts between compiled code: strings, sequences, optionals and maps.
 
 The importer splits such a model into steps. Those of machine code are models of their own, with a session for each;
 the others are functions of Python. Strings are numbers in machine code: each is its place among all the strings that go
@@ -34,7 +34,7 @@ Step = Callable[[dict[str, HostValue]], None]
 
 
 class Session(Protocol):
-    """What runs a model of numbers."""
+    """Session that runs a model of numbers."""
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]
@@ -45,11 +45,11 @@ class Session(Protocol):
         """Drops what was compiled."""
 
     def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
-        """What there is for such a call, and all that it does; None if there is more to it, or nothing compiled yet."""
+        """Returns the function that does everything in such a call; None if there is more to it, or none compiled yet."""
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What open dimensions are taken to be."""
+        """Describes what open dimensions are assumed to be."""
 
 
 @final
@@ -84,7 +84,7 @@ class Hosted:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What the sessions of parts take open dimensions to be, by name."""
+        """Describes what the sessions of parts assume open dimensions to be, by name."""
         return {name: text for part in self._sessions for name, text in part.assumptions.items()}
 
     def run(
@@ -193,7 +193,7 @@ class _Part:
 
     @property
     def session(self) -> Session:
-        """What computes it."""
+        """The session that computes it."""
         if self._session is None:
             with self._opening:
                 if self._session is None:  # another thread may have opened it

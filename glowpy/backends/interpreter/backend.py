@@ -209,7 +209,7 @@ class _Walk:
 
 
 class _Told:
-    """What a watch is told of the runs in one call of a function, before each and after it."""
+    """Tells a watch about the runs in one call of a function, before and after each."""
 
     def __init__(self, watch: Watch, code: _Code, memory: _Memory) -> None:
         self._watch = watch
