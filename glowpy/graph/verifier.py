@@ -206,7 +206,7 @@ def _operands(f: Function, node: Node) -> Iterator[str]:
 
 
 def _rules(f: Function, node: Node) -> Iterator[str]:
-    """Yields violations of the schema, of inference and of the class's own rule. Raises UserError where checks must end."""
+    """Yields violations of the schema, inference and the class's own rule. Raises UserError where checks must end."""
     check_attrs(node.SCHEMA.attrs, node.attrs)
     inputs, results = [v.type for v in node.inputs], [v.type for v in node.results]
     node.SCHEMA.check_stored(inputs, results)

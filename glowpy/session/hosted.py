@@ -45,7 +45,7 @@ class Session(Protocol):
         """Drops what was compiled."""
 
     def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
-        """Returns the function that does everything in such a call; None if there is more to it, or none compiled yet."""
+        """Returns the function that is all of such a call; None if there is more to it, or none compiled yet."""
 
     @property
     def assumptions(self) -> dict[str, str]:
