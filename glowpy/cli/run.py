@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,6 +19,7 @@ from glowpy.cli.backends import (
     settings_option,
 )
 from glowpy.cli.completion import complete_file
+from glowpy.cli.gathered import gathered
 from glowpy.cli.help_model import print_model
 from glowpy.cli.model import (
     Source,
@@ -30,10 +30,12 @@ from glowpy.cli.model import (
     read_inputs,
     state_option,
 )
+from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
 from glowpy.cli.run_ir import is_ir, run_ir
+from glowpy.cli.run_plan import RunPlan
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of
@@ -66,6 +68,57 @@ _RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-4
 """Tolerances for f32; the last is a share of an output's largest element, whose roundings are in small sums as well."""
 _STEPS = 16
 """How many roundings of its largest element an output may be off, if its network computes in halves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ModelOptions):
+    """Options of `glowpy run`, by the names of its parameters."""
+
+    inputs: tuple[str, ...]
+    state: tuple[str, ...]
+    ranges: tuple[str, ...]
+    check_indices: bool
+    help_model: bool
+    seed: int
+    backend: str
+    settings: tuple[str, ...]
+    folder: Path | None
+    check_with: str | None
+    rtol: float | None
+    atol: float | None
+    repeat: int
+    threads: int
+    cpu_options: CpuOptions
+    passes: PassOptions
+    instrument_ir: bool
+    operand_folder: Path | None
+    sanitize: bool
+    debug: Path | None
+    perf_map: bool
+    jitdump: Path | None
+    as_json: bool
+
+    def bound(self) -> Backend:
+        """What the model is compiled for. Raises as `bound_backend` does."""
+        options = replace(
+            self.cpu_options,
+            threads=self.threads,
+            debug=str(self.debug or ""),
+            perf_map=self.perf_map,
+            jitdump=str(self.jitdump or ""),
+        )
+        return bound_backend(self.backend, options, self.settings)
+
+    def plan(self, backend: Backend) -> RunPlan:
+        """How the model is run. Raises UserError for options that do not go together."""
+        observers: list[Observer] = [PrintObserver()] if self.instrument_ir else []
+        if self.operand_folder is not None:
+            observers.append(DumpObserver(self.operand_folder))
+        if observers and self.sanitize:
+            option = "--instrument-ir" if self.instrument_ir else "--instrument-debug"
+            raise UserError(f"expected at most one of {option} and --sanitize")
+        options = CompileOptions(instrument=bool(observers), sanitize=self.sanitize)
+        return RunPlan(self.seed, backend, observers, self.passes.on(options), self.repeat)
 
 
 @click.command("run", cls=Verb)
@@ -143,31 +196,8 @@ _STEPS = 16
     "--jitdump", type=OutputFolder(), help="Write code for perf inject --jit to that folder."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def run_model(
-    model: str,
-    inputs: tuple[str, ...],
-    shapes: tuple[str, ...],
-    values: tuple[str, ...],
-    state: tuple[str, ...],
-    ranges: tuple[str, ...],
-    check_indices: bool,
-    help_model: bool,
-    constants: str,
-    name: str,
-    seed: int,
-    backend: str,
-    folder: Path | None,
-    check_with: str | None,
-    rtol: float | None,
-    atol: float | None,
-    repeat: int,
-    instrument_ir: bool,
-    operand_folder: Path | None,
-    sanitize: bool,
-    as_json: bool,
-    passes: PassOptions,
-    **rest: Any,
-) -> None:
+@gathered(RunOptions)
+def run_model(options: RunOptions) -> None:
     """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
 
     MODEL may be an IR function as well (.ir), as dump --stage ir prints it.
@@ -183,67 +213,57 @@ def run_model(
       glowpy run model.onnx --instrument-debug operands
       glowpy run model.ir --constants model.npz
     """
-    if help_model:
+    model, as_json = options.model, options.as_json
+    if options.help_model:
         print_model(model, as_json=as_json)
         return
     start = time.perf_counter()
-    bound = _bound(backend, **rest)
-    if ranges or check_indices:
+    backend = options.bound()
+    if options.ranges or options.check_indices:
         prepare_model(
-            model, ranges, state, values, bound, check_indices=check_indices, as_json=as_json
+            *(model, options.ranges, options.state, options.values, backend),
+            check_indices=options.check_indices,
+            as_json=as_json,
         )
         return
-    observers = _observers(instrument_ir, operand_folder)
-    if observers and sanitize:
-        option = "--instrument-ir" if instrument_ir else "--instrument-debug"
-        raise UserError(f"expected at most one of {option} and --sanitize")
-    options = passes.on(CompileOptions(instrument=bool(observers), sanitize=sanitize))
-    source = Source(model, shapes, constants, name, backend, state, inputs=inputs, values=values)
-    run = _run(source, seed, bound, observers, options, repeat, start, passes)
-    tuned = tuning_of(bound)
-    report = RunReport(model, backend, run, save_outputs(run.outputs, folder), tuned=tuned)
-    report_run(_checked(report, check_with, rtol, atol) if check_with else report, as_json=as_json)
+    plan = options.plan(backend)
+    source = options.source(options.backend, state=options.state, inputs=options.inputs)
+    run = _run(source, plan, start, options.passes)
+    saved = save_outputs(run.outputs, options.folder)
+    report = RunReport(model, options.backend, run, saved, tuned=tuning_of(backend))
+    report_run(_checked(report, options) if options.check_with else report, as_json=as_json)
 
 
-def _run(
-    source: Source,
-    seed: int,
-    backend: Backend,
-    observers: list[Observer],
-    options: CompileOptions,
-    repeat: int,
-    start: float,
-    passes: PassOptions,
-) -> Run:
+def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Run:
     """Runs whatever kind of model it is; `start` is when the command began."""
-    passes.check(backend)
+    passes.check(plan.backend)
     model, inputs, shapes = source.path, source.inputs, source.shapes
-    how = (seed, backend, observers, options, repeat)
     if is_ir(model):
         given: dict[str, object] = {"--shape": shapes, "--state": source.state}
         given |= {"--function": source.name, "--value": source.values, **passes.given}
-        return run_ir(model, source.constants, inputs, *how, given)
+        return run_ir(model, source.constants, inputs, plan, given)
     opened = open_onnx(model, source.constants)
     if isinstance(opened, HostModel):
         _refuse(source.state, source.name)
         _refuse_watching(passes)
-        return run_hosted(opened, inputs, shapes, source.values, *how)
+        return run_hosted(opened, inputs, shapes, source.values, plan)
     try:
-        return _run_compiled(replace(source, opened=opened), *how, start, passes)
+        return _run_compiled(replace(source, opened=opened), plan, start, passes)
     except (RoundsError, ValueNeededError) as error:
         if opened is None or source.state:
             raise
         _refuse_watching(passes)
-        return run_hosted(by_rounds(opened, error), inputs, shapes, source.values, *how)
+        return run_hosted(by_rounds(opened, error), inputs, shapes, source.values, plan)
 
 
-def _checked(report: RunReport, checker: str, rtol: float | None, atol: float | None) -> RunReport:
-    """With how far outputs are from those of what a model is checked with."""
+def _checked(report: RunReport, options: RunOptions) -> RunReport:
+    """The report with how far outputs are from those of what the model is checked with."""
+    checker = options.check_with or ""
     run = report.run
     with progress(f"running {checker}"):
         expected = expected_outputs(checker, report.model, run.interpret, run.feeds)
     kinds = run.kinds()
-    differences = compare(run.compared, expected, *_tolerances(rtol, atol, kinds))
+    differences = compare(run.compared, expected, *_tolerances(options.rtol, options.atol, kinds))
     return replace(report, checked_with=checker, differences=differences, inexact=bool(kinds))
 
 
@@ -287,22 +307,12 @@ def _inexact_kinds(f: Function) -> set[ElemKind | None]:
     return kinds & {None, *HALVES}
 
 
-def _run_compiled(
-    source: Source,
-    seed: int,
-    backend: Backend,
-    observers: list[Observer],
-    options: CompileOptions,
-    repeat: int,
-    start: float,
-    passes: PassOptions,
-) -> Run:
+def _run_compiled(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Run:
     """Runs a network of numbers; `start` is when the command began."""
-    read = partial(read_inputs, source.inputs, seed=seed, model=source.path, values=source.known)
-    compiled, feeds, begun = _compiled(source, backend, options, read, passes)
-    compiled.observer = Observers(observers)
+    compiled, feeds, begun = _compiled(source, plan, passes)
+    compiled.observer = Observers(plan.observers)
     compile_seconds = time.perf_counter() - start
-    outputs, kept, seconds = _timed_runs(compiled, feeds, repeat)
+    outputs, kept, seconds = _timed_runs(compiled, feeds, plan.repeat)
     saved = {output: kept[name] for output, name in source.pairs.items()}
     return Run(
         feeds,
@@ -319,17 +329,16 @@ def _run_compiled(
 
 
 def _compiled(
-    source: Source,
-    backend: Backend,
-    options: CompileOptions,
-    read: Callable[..., dict[str, Array]],
-    passes: PassOptions,
+    source: Source, plan: RunPlan, passes: PassOptions
 ) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
     """What to run, what to run it on, and how far each stage was when it began.
 
     Inputs are read before anything is compiled, so that a wrong one is reported at once.
     """
     feeds: dict[str, Array] = {}
+    backend, options = plan.backend, plan.options
+    texts, seed, path, known = source.inputs, plan.seed, source.path, source.known
+    read = partial(read_inputs, texts, seed=seed, model=path, values=known)
 
     def build() -> Function:
         feeds.update(read(source.ports, state=source.state_ports))
@@ -343,25 +352,6 @@ def _compiled(
     if "recall" in begun:
         feeds = read(compiled.input_ports, state=compiled.state_ports)
     return compiled, feeds, begun
-
-
-def _bound(
-    backend: str,
-    settings: tuple[str, ...],
-    debug: Path | None,
-    jitdump: Path | None,
-    *,
-    cpu_options: CpuOptions,
-    **others: Any,
-) -> Backend:
-    options = replace(cpu_options, debug=str(debug or ""), jitdump=str(jitdump or ""), **others)
-    return bound_backend(backend, options, settings)
-
-
-def _observers(print_each: bool, folder: Path | None) -> list[Observer]:
-    """What watches the run."""
-    observers: list[Observer] = [PrintObserver()] if print_each else []
-    return observers if folder is None else [*observers, DumpObserver(folder)]
 
 
 def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:

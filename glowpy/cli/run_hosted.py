@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.backend import Backend, CompileOptions
 from glowpy.cli.host_inputs import read_host_inputs
+from glowpy.cli.run_plan import RunPlan
 from glowpy.cli.run_report import HALVES, Run
 from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.debugging.observers import Observers
-from glowpy.executable import Observer
 from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.importer.shape_text import parse_shapes
 from glowpy.session.host.model import HostModel
@@ -29,28 +28,26 @@ def run_hosted(
     texts: Sequence[str],
     shapes: Sequence[str],
     values: Sequence[str],
-    seed: int,
-    backend: Backend,
-    observers: Sequence[Observer],
-    options: CompileOptions,
-    repeat: int,
+    plan: RunPlan,
 ) -> Run:
-    """Runs a model. The arguments are those of `glowpy run`.
+    """Runs a model on what --input, --shape and --value say.
 
     Raises UserError for inputs that have to be given, or do not fit.
     """
     start = time.perf_counter()
     infos = model.inputs
     known = parse_values(values, infos)
-    feeds = read_host_inputs(texts, infos, *parse_shapes(shapes, infos), seed, known)
+    feeds = read_host_inputs(texts, infos, *parse_shapes(shapes, infos), plan.seed, known)
     names = [info.name for info in model.outputs]
-    observer = Observers(observers) if observers else None
+    observer = Observers(plan.observers) if plan.observers else None
     seconds = []
-    with InferenceSession(model, backend=backend, options=options, observer=observer) as session:
+    with InferenceSession(
+        model, backend=plan.backend, options=plan.options, observer=observer
+    ) as session:
         with progress(f"compiling {model.file}") as begun:
             outputs = session.run(names, feeds)
         compile_seconds = time.perf_counter() - start
-        for _ in range(repeat if observer is None else 0):  # what is watched runs once
+        for _ in range(plan.repeat if observer is None else 0):  # what is watched runs once
             start = time.perf_counter()
             outputs = session.run(names, feeds)
             seconds.append(time.perf_counter() - start)

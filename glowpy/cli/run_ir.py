@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from glowpy.backend import Backend, CompileOptions
+from glowpy.backend import CompileOptions
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.cli.files import read_named_constants, read_text
 from glowpy.cli.model import read_inputs
+from glowpy.cli.run_plan import RunPlan
 from glowpy.cli.run_report import Run
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.debugging.observers import Observers
 from glowpy.engine import known_instructions
-from glowpy.executable import Observer
 from glowpy.ir.parser import parse_irfunction
 from glowpy.support.console import progress
 from glowpy.support.errors import UserError
@@ -32,14 +32,10 @@ def run_ir(
     path: str,
     constants: str,
     inputs: Sequence[str],
-    seed: int,
-    backend: Backend,
-    observers: Sequence[Observer],
-    options: CompileOptions,
-    repeat: int,
+    plan: RunPlan,
     given: Mapping[str, object],
 ) -> Run:
-    """Runs the function in a file. The arguments are those of `glowpy run`; `given` are options for other models.
+    """Runs the function in a file on what --constants and --input say; `given` are options for other models.
 
     Raises UserError as the parser, the verifier and `program_of_text` do.
     """
@@ -48,16 +44,16 @@ def run_ir(
             raise UserError(
                 f"{option}: an IR function has all of that in its text", note="leave it out"
             )
-    start = time.perf_counter()
+    start, backend = time.perf_counter(), plan.backend
     ir = parse_irfunction(read_text(path), path, extra=known_instructions(type(backend)))
     program = program_of_text(ir, read_named_constants(constants) if constants else {}, backend)
-    feeds = read_inputs(inputs, program.inputs, seed, model=path)
+    feeds = read_inputs(inputs, program.inputs, plan.seed, model=path)
     with progress(f"compiling {path}") as begun:
-        function = backend.compile(program, options)
-    function.observer = Observers(observers)
+        function = backend.compile(program, plan.options)
+    function.observer = Observers(plan.observers)
     compiled, seconds = time.perf_counter() - start, list[float]()
     outputs: dict[str, Array] = {}
-    for _ in range(repeat):
+    for _ in range(plan.repeat):
         start = time.perf_counter()
         outputs = function(feeds)
         seconds.append(time.perf_counter() - start)
