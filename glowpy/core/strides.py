@@ -115,14 +115,14 @@ def _digits(start: Dim, loops: Loops, frame: Sequence[Dim]) -> list[tuple[Dim, D
     carried: Dim = 1
     for stride, wide in zip(frame, (*frame[1:], 0), strict=True):
         size = sizes.get(stride, 1)
-        if carried > 1 and size > 1:
+        if carried != 1 and size != 1:
             return None
         size, carried = size * carried, 1
         first = start // stride % (wide // stride) if wide else start // stride
-        if wide and first + size > wide // stride:
-            if first or size % (wide // stride):
-                return None
+        if wide and first == 0 and size % (wide // stride) == 0:
             size, carried = wide // stride, size // (wide // stride)
+        elif wide and first + size > wide // stride:
+            return None
         digits.append((first, size))
     return digits
 

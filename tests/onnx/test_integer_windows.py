@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.support.symbolic import symbol
 
 RNG = np.random.default_rng(3)
 CASES = [
@@ -88,3 +89,38 @@ def test_pads_that_differ(case: tuple[tuple[int, ...], ...], group: int, backend
     outputs = glowpy.compile(module, backend)({"x": x})
     np.testing.assert_array_equal(outputs["y"], exact)
     np.testing.assert_array_equal(outputs["z"], np.clip(np.rint(exact / 512) + 128, 0, 255))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_images_of_open_width(backend: str) -> None:
+    """With a zero point that is computed, whose pads are what the sums of a filter leave out; and without one."""
+    case = ((5, 0), (3, 3), (1, 1, 1, 1), (1, 1), (1, 1))
+    w = RNG.integers(-128, 128, (5, 3, 3, 3)).astype(np.int8)
+    pads = helper.make_attribute("pads", case[2])
+    nodes = [
+        helper.make_node("ConvInteger", ["x", "w", zero], [result])
+        for zero, result in (("zx", "y"), ("zero", "z"))
+    ]
+    for node in nodes:
+        node.attribute.append(pads)
+    images = [
+        helper.make_tensor_value_info(name, TensorProto.INT32, [1, 5, 5, "wide"]) for name in "yz"
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 3, 5, "wide"]),
+        helper.make_tensor_value_info("zx", TensorProto.UINT8, []),
+    ]
+    known = [
+        numpy_helper.from_array(w, "w"),
+        numpy_helper.from_array(np.array(9, np.uint8), "zero"),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, images, known)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    function = glowpy.compile(glowpy.load(model, dims={"wide": symbol("wide", 0, 9)}), backend)
+    for width in (9, 1, 0, 4):
+        x = RNG.integers(0, 256, (1, 3, 5, width)).astype(np.uint8)
+        outputs = function({"x": x, "zx": np.array(7, np.uint8)})
+        for name, zero in (("y", 7), ("z", 9)):
+            exact = summed(x.astype(np.int64) - zero, w.astype(np.int64), case, 1)
+            np.testing.assert_array_equal(outputs[name], exact)

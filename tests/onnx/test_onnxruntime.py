@@ -317,7 +317,7 @@ def test_models_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(state.InvalidProtobuf, match="it is no file"):
         ort.InferenceSession(tmp_path)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise glowpy.InternalError("bug")
 
     monkeypatch.setattr("glowpy.engine.compile", fail)

@@ -137,6 +137,8 @@ def test_windows_over_images_that_are_open() -> None:
         "ConvTranspose", image, filter, strides=[2, 3], pads=[0, 1, 1, 0], output_padding=[1, 0]
     )
     net.node("ConvTranspose", image, filter, strides=[2, 2], auto_pad="SAME_UPPER")
+    tall = net.constant(RNG.standard_normal((4, 1, 3, 2)).astype(np.float32))
+    net.node("ConvTranspose", image, tall, strides=[2, 3])  # one column of three is its bias
     wide = net.constant(RNG.standard_normal((3, 4, 3, 3)).astype(np.float32))
     net.node("Conv", image, wide, auto_pad="SAME_LOWER", strides=[2, 2])
     net.node("AveragePool", image, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
@@ -152,6 +154,22 @@ def test_windows_over_images_that_are_open() -> None:
     net.node("LpPool", image, **large)
     net.node("MaxPool", image, **large, count=2)
     net.check()
+
+
+@pytest.mark.parametrize("most", [11, 22])
+def test_a_convolution_of_images_that_may_have_no_columns(most: int) -> None:
+    """Its kernel takes an image row by row, and a row of none divides nothing."""
+    net = Net()
+    image = net.input("image", (4, 4, "h", "w"))
+    filter = RNG.standard_normal((16, 4, 2, 1)).astype(np.float32)
+    y = net.node("Conv", image, net.constant(filter), dilations=[3, 1])
+    dims = {"h": symbol("h", 25, 26), "w": symbol("w", 0, most)}
+    function = glowpy.compile(glowpy.load(net.model, dims=dims), "cpu")
+    for height, width in ((25, 0), (26, 1), (25, most)):
+        x = RNG.standard_normal((4, 4, height, width)).astype(np.float32)
+        taps = [np.einsum("nchw,oc->nohw", x, filter[:, :, tap, 0]) for tap in range(2)]
+        expected = taps[0][:, :, :-3] + taps[1][:, :, 3:]
+        np.testing.assert_allclose(function({"image": x})[y], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_session_finds_out_from_which_sizes_on_there_is_one_window() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import random
 import sys
 from collections import Counter
@@ -33,9 +34,9 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability
 from glowpy.memory import plan
 from glowpy.sanitizer import Area, NumberedRuns, Watch, sanitized
-from glowpy.support.errors import AccessError, InternalError, UserError
+from glowpy.support.errors import AccessError, InternalError, UserError, VerifyError
 from glowpy.support.symbolic import symbol
-from tools.sanitize import subject_of, try_network
+from tools.sanitize import kind_of, run_chunk, subject_of, try_network
 
 SANITIZED = CompileOptions(sanitize=True, cache=False)
 LINKED = pytest.mark.skipif(sys.platform != "linux", reason="shared bundles are linked for Linux")
@@ -274,6 +275,25 @@ def test_random_networks_touch_their_operands_only(seed: int) -> None:
     except UserError:
         pytest.skip(f"{subject_of(seed).name} is refused")
     assert counts["runs"] or counts["networks without open extents, left out"]
+
+
+def test_a_network_that_breaks_a_rule_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user's mistake is refused, and is none."""
+    for error, key in ((VerifyError("broken"), "found"), (UserError("mistaken"), "refused")):
+        with patch("tools.sanitize.try_network", side_effect=error):
+            run_chunk(range(1), frozenset(), ())
+        _, said = map(json.loads, capsys.readouterr().out.splitlines())
+        assert {name for name in ("found", "refused") if said[name]} == {key}
+        assert str(error) in said[key]
+
+
+def test_refusals_of_one_kind() -> None:
+    said = [
+        f"g: node 'v{n}_0' (#{n}): mul: expected equal extents, got {a} and {b}"
+        for n, a, b in ((1, "7", "d1"), (20, "d2", "3*d0-1"))
+    ]
+    assert kind_of(said[0]) == kind_of(said[1])
+    assert kind_of(said[0]) != kind_of(said[0].replace("mul", "add"))
 
 
 def test_extents_to_try() -> None:

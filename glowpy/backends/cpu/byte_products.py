@@ -65,6 +65,7 @@ from glowpy.support.symbolic import (
     Expr,
     ceil_div,
     depends_on_symbols,
+    greatest,
     likely_extent,
     static,
 )
@@ -242,7 +243,8 @@ class ByteProducts:
         return create_cpu_conv(
             f, n.name, type, input, filter, bias, zeros, **lists, group=group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
-            line=type.shape[2] if decision.line == type.likely[2] else decision.line,
+            line=greatest(type.shape[2], 1)  # a line of no pixels divides nothing
+            if decision.line == type.likely[2] else decision.line,
             slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, type),
         ).result  # fmt: skip
 

@@ -49,7 +49,7 @@ from glowpy.graph.infer import infer_types
 from glowpy.graph.nodes_gen import MatMulNode
 from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
-from glowpy.support.symbolic import Dim, Expr, ceil_div, lowest, static
+from glowpy.support.symbolic import Dim, Expr, ceil_div, greatest, lowest, static
 
 __all__ = ["misfit", "tile_problems"]
 
@@ -67,11 +67,9 @@ def _conv(n: CpuConvNode | CpuConvInst) -> Iterator[str]:
     yield from _kinds(n.input, n.result, filter=n.filter, bias=n.bias)
     yield from _tile(n)
     result = n.result.type.shape
-    if n.line not in (result[2], n.tile_pixels):
-        yield (
-            f"expected a line of {result[2]} pixels (a row of the result) or {n.tile_pixels} (tile_pixels), "
-            f"got {n.line}"
-        )
+    row = greatest(result[2], 1)  # a line of no pixels divides nothing
+    if n.line not in (row, n.tile_pixels):
+        yield f"expected a line of {row} pixels (a row of the result) or {n.tile_pixels} (tile_pixels), got {n.line}"
     elif not isinstance(n.line, Expr) and n.tile_pixels > n.line:
         yield f"expected tile_pixels of at most a line, {n.line}, got {n.tile_pixels}"
     depth, channels = n.input.type.shape[3] // n.group, result[3] // n.group

@@ -21,6 +21,7 @@ from glowpy.importer.kit.moves import (
     channels_first,
     channels_last,
     convert,
+    filled,
     reshape,
     slice_axis,
 )
@@ -375,7 +376,7 @@ def _conv_integer(n: OnnxNode) -> Value:
     if computed is None:
         return sums
     image = Type(ElemKind.U8, (1, *data.type.shape[1:]), Quant((1.0,), (0,)))
-    ones = n.operand(Tensor.splat(image, 1), f"{n.name}_ones")
+    ones = n.operand(filled(n, image, 1), f"{n.name}_ones")
     factor = n.operand(reshape(n, convert(n, computed, ElemKind.I32), ()))
     return _less(n, sums, factor, n.operand(_integer_sums(n, ones, filter)))
 

@@ -17,7 +17,7 @@ from glowpy.core.strides import (
     strides_of,
 )
 from glowpy.core.type import Shape
-from glowpy.support.symbolic import Dim, static
+from glowpy.support.symbolic import Dim, static, symbol
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
 
@@ -94,6 +94,16 @@ def test_ranges_of_channels_lie_between_each_other() -> None:
     assert share_elements(0, rows, 3, parts[1][1])
     assert not share_elements(0, rows, 84 * 2 + 3, merged_loops((5, 7, 4), (84, 12, 1)))
     assert share_elements(0, ((3, 4),), 1, ((3, 6),)), "no common frame"
+
+
+def test_places_between_each_other_in_rows_of_open_length() -> None:
+    """As the phases of a transposed convolution are placed: every third element of one row, and all of the next."""
+    n = symbol("n", 1, 5)
+    place, row = merged_loops((4, n), (6 * n, 3)), merged_loops((4, n, 3), (6 * n, 3, 1))
+    assert not share_elements(2, place, 3 * n, row)
+    assert not share_elements(2, place, 1, place)
+    assert share_elements(2, place, 0, row)
+    assert share_elements(2, place, 2, place)
 
 
 @given(st.data(), frames, st.lists(st.integers(0, 3), min_size=3, max_size=3))
