@@ -108,7 +108,7 @@ def function(name: str) -> Attr:
 
 @dataclass(frozen=True)
 class Algebra:
-    """What glowpy/core/algebra.py calls by the same names; `combine` comes from the operator's numpy expression."""
+    """Algebraic facts, as glowpy/core/algebra.py names them; `combine` comes from the operator's numpy expression."""
 
     neutral: Mapping[str, float] = field(default_factory=dict)
     absorbing: Mapping[str, float] = field(default_factory=dict)
@@ -149,14 +149,14 @@ class Operator:
     result_kinds: tuple[str, ...] = ()
     """Kinds that the result of a typed element-wise operator may have, whatever its inputs are; empty: `kinds`."""
     derivative: tuple[str, ...] = ()
-    """What flows into each input, as an expression; of other operators a rule in `ops/` says it."""
+    """The gradient of each input, as an expression; other operators have a rule in `ops/`."""
     no_derivative: str = ""
     """Why no gradient can be taken: each operator states either this or its derivative."""
     onnx: str = ""
     """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
     onnx_since: int = 1
     quant: str = "refused"
-    """What quantized operands mean: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
+    """How quantized operands are read: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
     algebra: Algebra = field(default_factory=Algebra)
     """Algebraic facts, all but `bounds` about element-wise operators."""
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None
@@ -176,7 +176,7 @@ class Operator:
 
     @property
     def layouts(self) -> dict[str, str]:
-        """What may have gaps, with the name of its `Layout` in glowpy/core/schema.py."""
+        """Operands that may have gaps, each with the name of its `Layout` in glowpy/core/schema.py."""
         named = {"strided": self.strided, "rows": self.rows, "transposed": self.transposed}
         return {name: layout for layout, names in named.items() for name in names}
 

@@ -49,7 +49,7 @@ _LAST_ARGUMENTS = {
     "units": ("dim_t first_unit", "dim_t last_unit"),
     "epilogue": ("const tiles_t *tiles", "epilogue_t epilogue", "const void *env"),
 }
-"""What the kernels of instructions with a trait take last."""
+"""The last parameters of the kernels of instructions with a trait."""
 _C_ATTRS = {
     "int": "dim_t {}", "ints": "const ints_t *{}", "dim": "dim_t {}", "dims": "const ints_t *{}",
     "float": "float {}", "flag": "bool {}",
@@ -87,7 +87,7 @@ def _rendered(jobs: Iterable[Job]) -> dict[Path, str]:
 
 
 def _core_jobs(operators: Sequence[Operator]) -> Iterator[Job]:
-    """What every backend knows. The scalar kernels are C that any of them may compile."""
+    """The files that serve every backend. The scalar kernels are C that any of them may compile."""
     core = [op for op in operators if not op.backend]
     stems = itertools.groupby(operators, lambda op: Path(op.source).stem)
     view: View = {
@@ -338,7 +338,7 @@ def _kernel_spec(op: Operator, library: str) -> str:
 
 
 def _stem(op: Operator, library: str) -> str:
-    """What the kernels' symbols begin with: library and mnemonic, or the mnemonic if that names the library."""
+    """The prefix of the kernels' symbols: library and mnemonic, or the mnemonic if that names the library."""
     return op.mnemonic if op.mnemonic.startswith(f"{library}_") else f"{library}_{op.mnemonic}"
 
 
@@ -459,7 +459,7 @@ def _check_call(op: Operator, name: str, arity: int) -> None:
 
 
 def _derivative(op: Operator) -> str:
-    """What the reference says of it; nothing of operators through which no gradient passes."""
+    """The reference's text about the derivative; empty for operators through which no gradient passes."""
     if op.no_derivative:
         return f"none: {op.no_derivative}"
     if op.derivative:

@@ -53,7 +53,7 @@ RTOL, ATOL = 1e-3, 1e-3
 """Networks end in a softmax or in scores of unit scale; a wrong kernel is off by far more."""
 
 _SETS = {"x86-64-v2": "SSE41", "x86-64-v3": "AVX2"}
-"""What holds OpenVINO's products to the instructions that glowpy has for a processor."""
+"""OpenVINO's names of the instruction sets that glowpy has for a processor."""
 
 
 def with_glowpy(path: Path, inputs: Inputs, cpu: str) -> Contestant:
@@ -112,7 +112,7 @@ def bench(subject: Subject, options: argparse.Namespace) -> Row:
 
 
 def machine(core: int) -> dict[str, str]:
-    """What the figures depend on besides the code."""
+    """The machine and the versions that the figures depend on besides the code."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -207,7 +207,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
 
 
 def _other_tables(options: argparse.Namespace, core: int) -> Others:
-    """What other tools measure for the page, of those of the models that they are for: each in a process of its own.
+    """Measures the other tables of the page, for the models that they are about: each in a process of its own.
 
     One runs on all processors, the others have OpenVINO held to fewer instructions from its beginning.
     """

@@ -1,4 +1,4 @@
-"""What the tools that time networks have in common as commands: what options take, and how errors are said."""
+"""The command lines of the tools that time networks: the values that options take, and how errors are printed."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured at one extent: CPU milliseconds of constant and of symbolic code, and their ratio."""
+    """The times at one extent: CPU milliseconds of constant and of symbolic code, and their ratio."""
 
     extent: int
     constant: float

@@ -68,7 +68,7 @@ _TICKS = (0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 @dataclass(frozen=True)
 class Others:
-    """What is on the page besides all networks on one core.
+    """The tables of the page besides that of all networks on one core.
 
     Attributes:
         threads: With several threads.
@@ -208,7 +208,7 @@ def picture(rows: Sequence[Row], against: Sequence[str]) -> Element:
 
 
 def _mark(name: str, x: float, y: float, *content: Element) -> Element:
-    """What a runtime is drawn as: by form as well as by colour."""
+    """Draws a runtime's mark, which differs from others in form as well as in colour."""
     corners = {"openvino": (-5, -5, 5, -5, 5, 5, -5, 5), "ncnn": (0, -7, 6, 5, -6, 5)}.get(name)
     if corners is None:
         return element("circle", *content, class_=name, cx=f"{x:.1f}", cy=f"{y:.1f}", r="5")

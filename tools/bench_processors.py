@@ -46,7 +46,7 @@ class Processors:
 
 
 def processors() -> Processors | None:
-    """What there is to say; None for one processor, and where threads cannot be bound to them."""
+    """Describes two processors; None where there is one, and where threads cannot be bound to them."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(usable) < 2:
         return None

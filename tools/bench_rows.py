@@ -1,4 +1,4 @@
-"""What `tools/bench.py` finds out about a network: times, ratios, and why there are none."""
+"""The rows of `tools/bench.py`, one for each network: times, ratios, and why there are none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Row", "ThreadsRow", "geometric_mean", "two_digits"]
 
 @dataclass
 class Row:
-    """What was found out about one model: milliseconds of each round by runtime, and why others have none."""
+    """The figures of one model: milliseconds of each round by runtime, and why others have none."""
 
     model: str
     shape: str = ""
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ThreadsRow:
-    """What was found out about one model with several threads, in milliseconds.
+    """The figures of one model with several threads, in milliseconds.
 
     Attributes:
         model: Its name.
@@ -75,7 +75,7 @@ class ThreadsRow:
 
 
 def geometric_mean(rows: Sequence[Row], name: str) -> float | None:
-    """Of our times in parts of those of `name`, over the networks that have both; None if there are none."""
+    """The geometric mean of glowpy's times in parts of those of `name`, over the networks that have both, if any."""
     ratios = [ratio for row in rows if (ratio := row.ratio(name)) is not None]
     return exp(fmean(map(log, ratios))) if ratios else None
 

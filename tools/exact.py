@@ -1,4 +1,4 @@
-"""What a network computes in f64, and by how much rounding may move that."""
+"""Runs a network in f64, and estimates by how much rounding may move its results."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Judgement = tuple[Arrays, Arrays]
 
 _TRIES = 6
 _MARGIN = 8.0
-"""Of the furthest that an element is moved in these tries."""
+"""The multiple of the largest move in these tries by which an element may differ."""
 
 _TOLERANCES = {2: 3e-2, 4: 4e-4, 8: 1e-9}
 """By how much of the largest result floats of so many bytes may be off without a question."""
 
 _TOPS = {2: 6e3, 4: 1e34, 8: 1e304}
-"""Of numbers beyond these it is a matter of order what overflows first."""
+"""The magnitudes, by bytes of a float, beyond which the order of operations decides what overflows first."""
 
 _NARROW = (ElemKind.F16, ElemKind.BF16, ElemKind.F32)
 _KIND = re.compile(r"\b(bf16|f16|f32)\[")
@@ -70,7 +70,7 @@ class _Rounding:
 
 
 def judged(build: Callable[[], Module], inputs: Arrays) -> Judgement:
-    """What a module computes in f64, interpreted, and by how much rounding may move each element.
+    """Runs a module in f64, interpreted, and estimates by how much rounding may move each element.
 
     A variance from which nearly as much is subtracted is moved by far more than the last place of what is left: how
     far is seen where inputs, and what each instruction computes, move at random by as little as rounding moves them.

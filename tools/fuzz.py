@@ -66,7 +66,7 @@ def _models() -> Iterator[tuple[str, bytes]]:
 
 
 def _texts(word: str) -> Callable[[], Iterator[tuple[str, bytes]]]:
-    """What begins with a word in the .glow files among the tests."""
+    """Returns seeds: the texts in the tests' .glow files that begin with a word."""
 
     def seeds() -> Iterator[tuple[str, bytes]]:
         for file in sorted((ROOT / "tests").rglob("*.glow")):

@@ -73,7 +73,7 @@ class Row:
     cpu: tuple[ElemKind, ...]
 
     def line(self) -> str:
-        """Of the table."""
+        """A row of the table."""
         cells = [
             self.name,
             self.opsets,

@@ -154,7 +154,7 @@ def kind_of(refusal: str) -> str:
 
 
 def _results(seeds: range, bundles: int, only: Sequence[str]) -> Iterator[dict[str, object]]:
-    """What came of each seed, by processes of their own; one that ends is followed by another."""
+    """Yields the result of each seed, by processes of their own; one that ends is followed by another."""
     first = seeds.start
     while first < seeds.stop:
         last = min(first + _CHUNK, seeds.stop)

@@ -1,4 +1,4 @@
-"""What models of scikit-learn are made of that no other operator computes."""
+"""Operators of scikit-learn's models that no other operator computes."""
 
 from classgen.dsl import DISCRETE, FLOATS, Op, flag, integer
 

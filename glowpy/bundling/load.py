@@ -79,7 +79,7 @@ class _Network:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What the loader reads of `NAME.json`. Sizes in bytes; digests by file name."""
+    """The fields of `NAME.json` that the loader reads. Sizes in bytes; digests by file name."""
 
     name: str
     directory: Path
@@ -130,7 +130,7 @@ class LoadedNetwork(Executable):
         )
 
     def numbers(self, extents: Extents) -> ctypes.Array[ctypes.c_size_t]:
-        """What the entry point is told the extents of, and says what it found of, in an array."""
+        """Returns the array in which the entry point reads the extents of its inputs and stores those it computes."""
         return self._extents_array(*(extents.get(name, 0) for name in self._symbols))
 
     def execute_in(
@@ -277,7 +277,7 @@ _AGAIN = "bundle the model again"
 
 
 def _understood(stored: StoredBundle) -> _Manifest:
-    """What the loader needs of a manifest. Raises LoadError if it is not there or makes no sense."""
+    """Reads what the loader needs from a manifest. Raises LoadError if it is not there or makes no sense."""
     try:
         return _manifest(stored)
     except (AttributeError, KeyError, TypeError, ValueError, UserError) as error:

@@ -102,7 +102,7 @@ def model_fingerprint(
     backend: CpuBackend,
     left_out: str = "",
 ) -> str:
-    """What the manifest of an up-to-date bundle of this model says as its `fingerprint`.
+    """Computes the `fingerprint` in the manifest of an up-to-date bundle of this model.
 
     `left_out` says which passes and rewrites were, as `CompileOptions.code_key`.
     """
@@ -228,7 +228,7 @@ def memories(program: Program) -> tuple[Port, ...]:
 def run_in(
     inputs: Mapping[str, Array], function: CompiledFunction, extents: Extents
 ) -> dict[str, Array]:
-    """What a run with these extents makes of inputs and the memory of variables, by placeholder."""
+    """Runs a function with these extents; returns outputs and the memory of variables, by placeholder."""
     state = function.state()
     for port in function.state_ports:
         memory, shape = inputs[port.placeholder], type_at(port.type, extents).extents

@@ -61,7 +61,7 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Verification:
-    """What running a bundle's example has shown.
+    """The result of running a bundle's example.
 
     `seconds` is the time of building and running, by build. `sanitized` is the number of runs that a sanitizer watched.
     """

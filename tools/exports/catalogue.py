@@ -100,7 +100,7 @@ def inputs(export: Export, extents: Extents, seed: int = 0) -> dict[str, Tensor]
 
 
 def grouped(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the network is called with: caches come as a list of pairs."""
+    """Returns the positional arguments of a call of the network: caches come as a list of pairs."""
     caches = [value for name, value in values.items() if name.startswith("past")]
     pairs = list(zip(caches[::2], caches[1::2], strict=True))
     others = [value for name, value in values.items() if not name.startswith("past")]
@@ -108,7 +108,7 @@ def grouped(values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def outputs(network: nn.Module, tensors: Mapping[str, Tensor]) -> list[Any]:
-    """What PyTorch computes, as arrays."""
+    """Runs the network in PyTorch, and returns arrays."""
     with torch.no_grad():
         results = network(*grouped(tensors))
     return [r.numpy() for r in (results if isinstance(results, list | tuple) else [results])]
@@ -366,4 +366,4 @@ TIMED = {
     "llama decode": EXPORTS["llama"],
     "lstm": EXPORTS["lstm"],
 }
-"""What `tools/bench.py` times."""
+"""The exports that `tools/bench.py` times."""

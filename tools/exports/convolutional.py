@@ -272,7 +272,7 @@ def _overlap(boxes: Tensor) -> Tensor:
 
 @torch.library.custom_op("glowpy_exports::suppressed", mutates_args=())
 def suppressed(boxes: Tensor, scores: Tensor, most: int, overlap: float, score: float) -> Tensor:
-    """What ONNX's NonMaxSuppression gives for f32[1 x n x 4] with corners and f32[1 x c x n]: i64[k x 3]."""
+    """Computes ONNX's NonMaxSuppression for f32[1 x n x 4] with corners and f32[1 x c x n]: i64[k x 3]."""
     rows = []
     pairs = _overlap(boxes[0])
     for kind, row in enumerate(scores[0]):

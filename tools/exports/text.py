@@ -110,7 +110,7 @@ class Relative(Heads):
         return self.joined(functional.softmax(scores.float(), dim=-1) @ v)
 
     def step(self, x: Tensor, bias: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """With keys and values that are known."""
+        """Attends to keys and values that are known."""
         scores = self.split(self.query(x)) @ keys.transpose(3, 2) + bias
         return self.joined(functional.softmax(scores.float(), dim=-1) @ values)
 

@@ -202,7 +202,7 @@ class Llama(nn.Module):
         self.register_buffer("frequencies", 1.0 / 10000.0**steps, persistent=False)
 
     def _mask(self, mask: Tensor, places: Tensor, length: int) -> Tensor:
-        """What a token must not look at: later ones, and padding."""
+        """The mask of the tokens that one must not look at: later ones, and padding."""
         total = mask.shape[-1]
         hidden = torch.full((length, total), _LOWEST)
         hidden = hidden * (torch.arange(total)[None] > places[:, None])

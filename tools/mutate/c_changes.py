@@ -1,4 +1,4 @@
-"""What can be changed in a C source: a small list of textual operators.
+"""Changes of a C source: a small list of textual operators.
 
 They stand for the slips of a kernel's author: a bound off by one, a comparison that takes its limit in, a stride
 added instead of multiplied, an accumulator that begins at another value. Spaces tell a binary operator from a sign or
@@ -49,7 +49,7 @@ def c_changes(source: str) -> list[list[Change]]:
 
 
 def _texts(token: str) -> tuple[str, ...]:
-    """What may stand in a token's place."""
+    """The texts that may stand in a token's place."""
     if token in _SWAPS:
         return _SWAPS[token]
     number, point, rest = token.partition(".")

@@ -38,7 +38,7 @@ class Mutant:
     original: str
     mutated: str
     tests: tuple[str, ...] = ()
-    """What to run; empty where the tests are chosen by what they cover."""
+    """The tests to run; empty where they are chosen by what they cover."""
 
     @property
     def place(self) -> str:

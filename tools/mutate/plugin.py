@@ -1,4 +1,4 @@
-"""What a mutation run asks of pytest, as a plugin: `pytest -p tools.mutate.plugin --mutation-plan FILE`.
+"""The pytest plugin of a mutation run: `pytest -p tools.mutate.plugin --mutation-plan FILE`.
 
 The plan says which tests to run in which order and how long each may take. What happens is written down line by line,
 so that a process that dies leaves behind which test killed it. Under `coverage run` the running test is the context of
@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a test run wrote down, as the plugin's lines tell it."""
+    """The log of a test run, as the plugin's lines tell it."""
 
     seconds: dict[str, float]
     failed: list[str]

@@ -1,4 +1,4 @@
-"""What can be changed in a Python source: cosmic-ray's operators, where a change is plausible and matters.
+"""Changes of a Python source: cosmic-ray's operators, where a change is plausible and matters.
 
 cosmic-ray is the one maintained library whose operators can be used without its runner: `mutation_positions` says where
 one applies, `mutate_code` applies it. Its 200 operators replace every arithmetic operator and comparison by every other
@@ -45,7 +45,7 @@ _OTHERS = [
 
 
 class _Operator(Protocol):
-    """What we use of a cosmic-ray operator."""
+    """The part of a cosmic-ray operator that is used here."""
 
     def mutation_positions(self, node: object) -> Iterator[Span]: ...
 

@@ -1,4 +1,4 @@
-"""What a mutation run prints and writes."""
+"""The report of a mutation run, printed and written."""
 
 from __future__ import annotations
 

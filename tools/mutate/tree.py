@@ -22,7 +22,7 @@ _OURS = ("COVERAGE_PROCESS_START", "GLOWPY_CACHE_DIR", CONTEXT_VARIABLE)
 
 
 def tree_files(root: Path) -> list[Path]:
-    """What belongs to a checkout, relative to its root: what git tracks, and new files that it does not ignore."""
+    """The files of a checkout, relative to its root: those that git tracks, and new ones that it does not ignore."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -44,7 +44,7 @@ class Tree:
 
     @property
     def cache(self) -> Path:
-        """What its processes take for the user's cache folder."""
+        """The folder that its processes take for the user's cache."""
         return self.folder / "cache"
 
     @property

@@ -27,7 +27,7 @@ _NO_TESTS = 5  # pytest's exit status
 
 
 class Verdict(StrEnum):
-    """What came of a mutant."""
+    """A mutant's fate."""
 
     NOTICED = "noticed"
     SURVIVED = "survived"
@@ -37,12 +37,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a mutant, and by which test."""
+    """A mutant's verdict, and the test that decided it."""
 
     mutant: Mutant
     verdict: Verdict
     by: str
-    """What noticed it."""
+    """The test or the end of the run that noticed it."""
     seconds: float
 
 
@@ -116,7 +116,7 @@ class _Trial:
         return str(self._tree.scratch / "log")
 
     def run(self, plan: Plan, paths: Sequence[str]) -> str:
-        """What noticed the mutant: the test that failed, or how the run ended; empty if all tests pass."""
+        """Runs tests on the mutant; returns the one that failed, or how the run ended, and '' if all pass."""
         Path(self.log).unlink(missing_ok=True)
         file = self._tree.scratch / "plan"
         plan.write(file)

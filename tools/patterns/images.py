@@ -83,7 +83,7 @@ def _conv(n: Network, x: str, shape: Sequence[int], more: dict[str, Any], group:
 
 
 def _followed(n: Network, y: str, channels: int, rank: int = 2) -> str:
-    """What becomes an epilogue, and what does not."""
+    """Applies nodes that become an epilogue, and some that do not."""
     for _ in range(n.rng.choice((0, 1, 1, 2, 3))):
         y = n.rng.choice((_activated, _activated, _combined))(n, y, channels, rank)
     return _moved(n, y, channels, rank) if n.chance(0.2) else y
@@ -251,7 +251,7 @@ def _back(n: Network, y: str, channels: int) -> str:
 
 
 def _by_channel(n: Network, y: str, channels: int) -> str:
-    """What an element-wise node gives, or nothing."""
+    """Applies an element-wise node, or none."""
     match n.rng.randrange(9):
         case 0 | 1:
             return str(n.op("Relu", y))

@@ -16,7 +16,7 @@ __all__ = ["judged"]
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 _TRIES = 8
 _MARGIN = 8.0
-"""Of what is moved by inputs and weights that are off by up to a unit in the last place, and by one way of rounding."""
+"""The multiple of what inputs and weights off by up to a unit in the last place, and one way of rounding, move."""
 
 
 def judged(

@@ -123,7 +123,7 @@ class Network:
         return {name: pair for name, pair in self.extents.items() if name in names}
 
     def feeds(self, index: int) -> dict[str, Array]:
-        """What the model is run with at the first or second choice of its open extents."""
+        """The inputs of a run at the first or second choice of its open extents."""
         if index == 0:
             return self.inputs
         feeds = {}
@@ -162,7 +162,7 @@ class Network:
         return self.known(np.array(numbers), np.int64)
 
     def op(self, op_type: str, *operands: str, results: int = 0, **attributes: Any) -> Any:
-        """What a node gives: a name, or some of them; perhaps meddled with."""
+        """Adds a node, and returns the name of its result, or a list of names; perhaps meddled with."""
         names = [f"v{len(self._nodes)}_{index}" for index in range(max(results, 1))]
         self._nodes.append(helper.make_node(op_type, operands, names, **attributes))
         if results:
@@ -201,7 +201,7 @@ class Network:
         return name
 
     def model(self) -> onnx.ModelProto:
-        """What was built, with everything that nobody reads as an output."""
+        """The model that was built, with every value that no node reads as an output."""
         read = {name for node in self._nodes for name in node.input}
         for node in self._nodes:
             for name in node.output:

@@ -24,7 +24,7 @@ def _zero(n: Network, dtype: type, size: int = 0, *, symmetric: bool = False) ->
 
 
 def _dequantized(n: Network, x: str, dtype: type) -> str:
-    """What is left of floats that were integers."""
+    """Quantizes floats, and dequantizes the integers."""
     scale, zero = _scale(n), _zero(n, dtype)
     return str(n.op("DequantizeLinear", n.op("QuantizeLinear", x, scale, zero), scale, zero))
 

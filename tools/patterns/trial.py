@@ -71,7 +71,7 @@ class RandomChooser(Chooser):
 
 
 def _backend(seed: int) -> tuple[str, Callable[[int], CpuBackend]]:
-    """What the compiler is to do with a network, in words, and that for a number of threads."""
+    """Chooses a compiler's options: returns their description, and a function from a number of threads to a backend."""
     rng = random.Random(seed)
     cpu, exact, choice = rng.choice(_VARIANTS), rng.random() < 0.1, rng.random()
 
@@ -189,7 +189,7 @@ def _compare_all(
 
 
 def _reference(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """What onnxruntime computes, as the model is written; nothing of Resize, in which it goes other ways than onnx."""
+    """Runs onnxruntime on the model as written; yields nothing if there is a Resize, where it differs from onnx."""
     if any(node.op_type == "Resize" for node in model.graph.node):
         return
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""What a node computes in ONNX's own operators, as the body of a function of the file."""
+"""The body of a function of the file: what a node computes, in ONNX's own operators."""
 
 from __future__ import annotations
 

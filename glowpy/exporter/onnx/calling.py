@@ -25,7 +25,7 @@ from glowpy.support.symbolic import Dim
 __all__ = ["OPSETS_OF_DUMPS", "calling_function", "constants_read"]
 
 OPSETS_OF_DUMPS = [*opset_imports(()), helper.make_opsetid(DOMAIN, 1)]
-"""Of what consists of nodes of ours."""
+"""Opset imports of files that consist of glowpy's own nodes."""
 
 _NUMBER = Type(ElemKind.I64, ())
 _COUNT = Type(ElemKind.I64, (1,))
@@ -40,7 +40,7 @@ def constants_read(functions: Iterable[Function]) -> list[Constant]:
 
 
 def calling_function(f: Function, node: CallNode | IfNode | LoopNode, name: str) -> FunctionProto:
-    """What a node of a function computes: a function of its operands, and of the constants that its callees read."""
+    """Writes a call, branch or loop as a function of its operands and of the constants that its callees read."""
     callees = f.callees(node)
     inputs = [f"input{index}" for index in range(len(node.operand_values))]
     operands = inputs[: len(node.inputs)]  # a predicate changes no result that matters
@@ -128,7 +128,7 @@ def _loop(
 
 
 def _with_room(name: str, rows: str, rank: int, room: Dim, count: str) -> list[NodeProto]:
-    """What was stacked, and after it the rows that there is room for; as many as there were rounds if that is open."""
+    """Pads stacked rows up to the room for them; leaves them as they are if that room is open."""
     if not isinstance(room, int):
         return [helper.make_node("Identity", [rows], [name])]
     before, rest, after, pads = (f"{name}_{part}" for part in ("before", "rest", "after", "pads"))

@@ -51,7 +51,7 @@ _LAST_TYPE = 22
 """The last element type of that version."""
 
 Named: TypeAlias = NodeValue | SaveNode
-"""What has a name in the file: a value, and a save for what it writes."""
+"""Anything with a name in the file: a value, and a save for the storage that it writes."""
 Names: TypeAlias = dict[Named, str]
 
 
@@ -158,12 +158,12 @@ def _declared(f: Function) -> list[Storage]:
 
 
 def _operands(node: Node) -> Sequence[NodeValue]:
-    """What a node reads: a save does not read the storage that it writes."""
+    """The values that a node reads: a save does not read the storage that it writes."""
     return [node.input] if isinstance(node, SaveNode) else node.operand_values
 
 
 def _names(f: Function) -> Names:
-    """What everything is called in the file: ports as in the user's model, all else as in dumps if that is free."""
+    """Names every value and save: ports as in the user's model, all else as in dumps where that name is free."""
     names: Names = {}
     taken: set[str] = set()
     read = {value for node in f.nodes for value in _operands(node)}

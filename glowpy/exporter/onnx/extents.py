@@ -37,7 +37,7 @@ class ExtentVectors:
         constant: Callable[[Iterable[int]], str],
         refuse: Callable[[str], None],
     ) -> None:
-        """Of a function with these parameters.
+        """Prepares to compute the symbols of a function with these parameters.
 
         Args:
             parameters: Whose shapes say what symbols are.
@@ -111,7 +111,7 @@ class ExtentVectors:
         return self._add("Sub", quotient, self._constant([shift])) if shift else quotient
 
     def _symbol(self, one: Symbol) -> str:
-        """What the shape of a parameter says: a dimension that is the symbol, or that depends on it alone in a sum."""
+        """Reads a symbol off the shape of a parameter: a dimension that is the symbol, or a sum with no other in it."""
         if one.name in self.defined:
             return self.defined[one.name]
         places = [

@@ -30,7 +30,7 @@ from glowpy.support.symbolic import Dim, ceil_div, depends_on_symbols, static
 __all__ = ["OPSETS", "OnnxGraph", "StoredTensor", "elem_type_of", "opset_imports", "to_onnx"]
 
 OPSETS = {"": 21, "ai.onnx.ml": 5}
-"""Of each domain: the first with 16-bit integers in QuantizeLinear and DequantizeLinear, and with TreeEnsemble."""
+"""The opset of each domain: the first with 16-bit integers in QuantizeLinear, and with TreeEnsemble."""
 
 _FEW = 1024
 """Bytes of equal elements that are written one by one; more are one ConstantOfShape."""
@@ -39,7 +39,7 @@ _DEFAULTS = {
     "ceil_mode": 0, "count_include_pad": 0, "dilations": 1, "group": 1, "output_padding": 0,
     "pads": 0, "strides": 1,
 }  # fmt: skip
-"""What ONNX takes the attributes of windows for, along all dimensions, where they are not written."""
+"""ONNX's defaults for the attributes of windows, the same along all dimensions."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What models of scikit-learn are made of: trees and coupled pairs are operators of the domain `ai.onnx.ml`."""
+"""Exports the models of scikit-learn: trees and coupled pairs are operators of the domain `ai.onnx.ml`."""
 
 from __future__ import annotations
 

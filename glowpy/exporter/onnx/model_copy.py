@@ -74,9 +74,9 @@ def set_dims(graph: GraphProto, dims: Mapping[tuple[str, str], int]) -> None:
 
 
 def with_data_apart(path: Path, threshold: int, copy: Callable[[Locate], bytes]) -> bytes:
-    """What `copy` makes of a model, with initializers of at least so many bytes in a file of its own.
+    """Copies a model by `copy`, with initializers of at least so many bytes in a file of its own.
 
-    That is written whole or not at all. Raises UserError where it cannot be.
+    The file is written whole or not at all. Raises UserError where it cannot be.
     """
     copies: list[bytes] = []
     write_output_file(path, lambda file: copies.append(copy(_apart(path, file, threshold))))

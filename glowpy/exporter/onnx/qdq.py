@@ -250,7 +250,7 @@ def _named(n: Node) -> list[tuple[str, NodeValue]]:
 
 
 def _floats_of_sums(value: NodeValue) -> NodeValue | None:
-    """What was quantized to 32 bits."""
+    """The floats that were quantized to 32 bits; None for any other value."""
     source = value.node
     wide = isinstance(source, QuantizeNode) and value.type.kind is ElemKind.I32
     return source.inputs[0] if source is not None and wide else None
@@ -282,7 +282,7 @@ def _unrounded(value: NodeValue, type: Type) -> NodeValue:
 
 
 def _number(f: Function, n: Node, value: NodeValue) -> NodeValue:
-    """What stored integers stand for, computed for `n` alone: so runtimes find the pattern."""
+    """The floats that stored integers stand for, computed for `n` alone: so runtimes find the pattern."""
     floats = _floats_of_sums(value)
     if floats is not None:
         return floats

@@ -25,7 +25,7 @@ _SEARCHES = (NonMaxSuppressionNode, NonZeroNode, UniqueNode)
 
 @to_onnx(DefineNode)
 def _define(g: OnnxGraph, n: DefineNode) -> None:
-    """What a search counted lies within the bounds; what was computed is limited to them."""
+    """Defines symbols by a result: counts of a search lie within their bounds, other numbers are limited to them."""
     numbers = g.operand(n.input)
     symbols = list(symbols_of(n.symbols).values())
     for index, one in enumerate(symbols):

@@ -117,7 +117,7 @@ def _splat(g: OnnxGraph, n: SplatNode) -> None:
 
 @to_onnx(BroadcastNode)
 def _broadcast(g: OnnxGraph, n: BroadcastNode) -> None:
-    """What the input has already is 1 here."""
+    """Writes Expand with 1 for every dimension that the input has already."""
     pairs = zip(n.input.type.shape, n.type.shape, strict=True)
     sizes = [1 if isinstance(dim, Expr) and dim == own else dim for own, dim in pairs]
     g.result("Expand", g.operand(n.input), g.ints("shape", sizes))
