@@ -156,7 +156,7 @@ class Operator:
     """The ONNX operator that means the same, with the same inputs in order, from opset `onnx_since` on."""
     onnx_since: int = 1
     quant: str = "refused"
-    """How quantized operands are read: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
+    """Role of quantized operands: `refused`, `same`, `numbers` or `rule`, as `Quantized` in glowpy/core/schema.py."""
     algebra: Algebra = field(default_factory=Algebra)
     """Algebraic facts, all but `bounds` about element-wise operators."""
     channels: tuple[str, int, str] | tuple[str, int, str, str] | None = None

@@ -38,7 +38,7 @@ class AdapterFormat:
 
     @staticmethod
     def read_adapter(file_path: str | PathLike[str]) -> AdapterFormat:
-        """What is in a file. Raises RuntimeError for a file that is missing, damaged, or of another format."""
+        """Reads an adapter from a file. Raises RuntimeError for one that is missing, damaged, or of another format."""
         adapter = AdapterFormat()
         try:
             content = Path(file_path).read_bytes()

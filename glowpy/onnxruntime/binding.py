@@ -117,7 +117,7 @@ class IOBinding:
         return [value.numpy().copy() for value in self._results]
 
     def feeds(self) -> dict[str, Array]:
-        """What the inputs are bound to."""
+        """Returns the arrays that the inputs are bound to."""
         return {name: value.numpy() for name, value in self._inputs.items()}
 
     def output_names(self) -> list[str]:

@@ -23,7 +23,7 @@ __all__ = ["ModelCompiler", "OrtCompileApiFlags", "OrtExternalInitializerInfo"]
 
 
 class OrtCompileApiFlags(IntFlag):
-    """What is an error."""
+    """Conditions that are errors."""
 
     __str__ = Enum.__str__
 

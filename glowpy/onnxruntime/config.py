@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Callable[[int], object]] = {
     "graph_optimization_level": GraphOptimizationLevel,
     "enable_profiling": bool,
 }
-"""What may be there, and what its numbers mean."""
+"""Session options that a model may set, each with the type of its number."""
 
 
 def _content_of(path_or_bytes: str | PathLike[str] | bytes) -> bytes:

@@ -250,7 +250,7 @@ class OrtDevice:
 @final
 @dataclass(frozen=True)
 class OrtMemoryInfo:
-    """What memory is like."""
+    """A kind of memory."""
 
     name: str
     allocator_type: OrtAllocatorType = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
@@ -364,7 +364,7 @@ class OrtEpDevice:
     device: OrtHardwareDevice = field(default_factory=OrtHardwareDevice)
 
     def memory_info(self, memory_type: OrtDeviceMemoryType) -> OrtMemoryInfo | None:
-        """What its memory is like; None for memory that only other devices have."""
+        """Describes its memory; None for memory that only other devices have."""
         return OrtMemoryInfo("Cpu") if memory_type == OrtDeviceMemoryType.DEFAULT else None
 
     def create_sync_stream(self) -> OrtSyncStream:

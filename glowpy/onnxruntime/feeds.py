@@ -1,4 +1,4 @@
-"""What a run is given, as what glowpy's sessions take: lists and values become arrays, and elements become strings."""
+"""Converts the inputs of a run for glowpy's sessions: lists and values to arrays, and elements to strings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glowpy.onnxruntime.values import OrtValue
 __all__ = ["fed"]
 
 _KEYS = {"int64": (int, np.integer), "string": (str,)}
-"""What keys of a map may be, by how ONNX spells their type."""
+"""The types that a map's keys may have, by how ONNX spells their type."""
 
 
 def fed(name: str, value: Any, type: str, dtype: np.dtype[np.generic] | None) -> Any:

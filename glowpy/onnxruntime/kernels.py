@@ -32,7 +32,7 @@ def get_all_operator_schema() -> list[Any]:
 
 
 def get_all_opkernel_def() -> list[KernelDef]:
-    """What glowpy reads: the opsets of each operator. docs/reference/onnx.md has the element kinds."""
+    """Lists the opsets of each operator that glowpy reads. docs/reference/onnx.md has the element kinds."""
     kernels = []
     for (domain, name), begins in imported_operators().items():
         ends = [*(begin - 1 for begin in begins[1:]), _LAST]

@@ -1,4 +1,4 @@
-"""What is said of options without effect: once in a process, to the logger `glowpy.onnxruntime`."""
+"""Warnings about options without effect: once in a process, to the logger `glowpy.onnxruntime`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Callback = Callable[[int, str, str, str, str], object]
 
 @dataclass
 class _Unraised:
-    """What `sys.unraisablehook` takes."""
+    """The argument of `sys.unraisablehook`."""
 
     exc_type: type[BaseException]
     exc_value: BaseException | None

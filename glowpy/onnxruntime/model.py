@@ -1,4 +1,4 @@
-"""What a session knows of its model: names and types, metadata, and initializers that may be overridden."""
+"""The facts of a session's model: names and types, metadata, and initializers that may be overridden."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIRST_OVERRIDABLE = 4
 
 
 _NO_VERSION = (1 << 63) - 1
-"""What onnxruntime says of a model without a version."""
+"""The version that onnxruntime reports for a model without one."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself."""
+    """The metadata of a model: its producer, names, descriptions and version."""
 
     producer_name: str
     graph_name: str
@@ -99,7 +99,7 @@ def open_model(
 
 
 def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
-    """What the file says of the model."""
+    """Reads the metadata of a model."""
     proto = model.source.proto
     return ModelMetadata(
         producer_name=proto.producer_name,
@@ -126,7 +126,7 @@ def output_infos(model: OnnxModel | HostModel) -> list[NodeArg]:
 
 
 def get_compatibility_info_from_model(model_path: str, ep_type: str) -> str | None:
-    """What a model says of a provider that has compiled it. Raises RuntimeError for what is no model or no provider."""
+    """Reads the entry of a provider that has compiled the model. Raises RuntimeError where either is none."""
     if not model_path or not Path(model_path).exists():
         raise RuntimeError(f"Load model {model_path} failed. File doesn't exist")
     return get_compatibility_info_from_model_bytes(Path(model_path).read_bytes(), ep_type)

@@ -115,7 +115,7 @@ class _Options:
         self._entries: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """With what was set."""
+        """Shows the settings that were changed, and the entries."""
         settings = [f"{name}={value!r}" for name, value in self._values.items()]
         entries = [f"{key!r}: {value!r}" for key, value in self._entries.items()]
         return f"<{' '.join([type(self).__name__, ', '.join(settings + entries)]).strip()}>"
@@ -234,9 +234,9 @@ class SessionOptions(_Options):
         self.dims: dict[tuple[str, str], int] = {}
         """Sizes of dimensions by ("name" or "denotation", what it is called)."""
         self.initializers: dict[str, OrtValue] = {}
-        """What takes the place of initializers."""
+        """Tensors that take the place of initializers, by their names."""
         self.files: dict[str, bytes] = {}
-        """What takes the place of files of external data."""
+        """Bytes that take the place of files of external data, by the files' names."""
         self.providers: list[tuple[str, dict[str, str]]] = []
 
     def add_session_config_entry(self, key: str, value: str) -> None:

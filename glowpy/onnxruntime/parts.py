@@ -18,13 +18,13 @@ from typing import final
 __all__ = ["PARTS", "find_parts", "part"]
 
 PARTS = ("backend", "datasets", "quantization", "tools", "transformers")
-"""What stands beside the API in onnxruntime's package."""
+"""Packages beside the API in onnxruntime's package."""
 
 _SOURCES = ("capi.convert_npz_to_onnx_adapter", "capi.onnxruntime_validation")
 """Modules of its package `capi` that are Python only and that the drop-in has no own of."""
 
 _NAMES = ("onnxruntime", "glowpy.onnxruntime")
-"""What the drop-in may be called."""
+"""Names under which the drop-in may be imported."""
 
 
 @final

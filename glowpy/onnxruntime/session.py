@@ -165,7 +165,7 @@ class InferenceSession(ProcessBound):
         return repr(self._session)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs and outputs."""
+        """Returns a table of inputs and outputs for notebooks."""
         return self._session._repr_html_()
 
     # What the session knows.
@@ -185,7 +185,7 @@ class InferenceSession(ProcessBound):
         return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """The metadata of the model."""
         return metadata(self._model)
 
     def get_session_options(self) -> SessionOptions:
@@ -193,7 +193,7 @@ class InferenceSession(ProcessBound):
         return self._options.copy()
 
     def get_providers(self) -> list[str]:
-        """What the session runs on: the CPU."""
+        """The providers that the session runs on: the CPU alone."""
         return [CPU]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
@@ -220,7 +220,7 @@ class InferenceSession(ProcessBound):
         return [OrtMemoryInfo("Cpu") for _ in self._model.outputs]
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
-        """What reads each input: the CPU."""
+        """The device that reads each input: the CPU."""
         return [OrtEpDevice() for _ in self._model.inputs]
 
     def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
@@ -259,7 +259,7 @@ class InferenceSession(ProcessBound):
 
     @property
     def _sess(self) -> Any:
-        """What libraries reach for beneath the session."""
+        """The object beneath the session that some libraries reach for."""
         from glowpy.onnxruntime.session_internals import raw_session  # noqa: PLC0415 -- it wraps sessions
 
         return raw_session(self)

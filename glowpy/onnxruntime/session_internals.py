@@ -59,7 +59,7 @@ class RawSession:
 
     @property
     def model_meta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """The metadata of the model."""
         return self.session.get_modelmeta()
 
     @property
@@ -79,7 +79,7 @@ class RawSession:
 
     @property
     def input_epdevices(self) -> list[OrtEpDevice]:
-        """What reads inputs."""
+        """The devices that read the inputs."""
         return self.session.get_input_epdevices()
 
     def run(
@@ -108,14 +108,14 @@ class RawSession:
         self.session.run_with_iobinding(inner, run_options)
 
     def __getattr__(self, name: str) -> Any:
-        """What both kinds of sessions have, such as `get_providers` and `end_profiling`."""
+        """Looks up attributes that both kinds of sessions have, such as `get_providers` and `end_profiling`."""
         if name == "session" or name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.session, name)
 
 
 def raw_session(session: InferenceSession) -> RawSession:
-    """What is beneath a session: the same one."""
+    """Wraps a session as the object that lies beneath onnxruntime's: it is the same session."""
     raw = RawSession.__new__(RawSession)
     raw.session = session
     return raw

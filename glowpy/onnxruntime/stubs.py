@@ -72,7 +72,7 @@ class _EpContext(_Absent):
 
 @final
 class OrtEpContextData(_EpContext):
-    """What a provider has compiled, for annotations."""
+    """A provider's compiled data, for annotations."""
 
 
 @final

@@ -49,7 +49,7 @@ def array_at(address: int, kind: ElemKind, shape: Sequence[int]) -> Array:
 
 
 class _Capsule:
-    """What DLPack's `__dlpack__` gave, as an object that has it."""
+    """A capsule of DLPack, as an object with the method `__dlpack__` that gives it."""
 
     def __init__(self, capsule: object) -> None:
         self._capsule = capsule

@@ -1,4 +1,4 @@
-"""What a Python function is read into: blocks of instructions, for a machine with a stack and named slots."""
+"""Blocks of instructions that a Python function is read into, for a machine with a stack and named slots."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Slot:
 
 @dataclass(frozen=True, eq=False)
 class Literal:
-    """What is known while reading: a number, an array, a block, a tuple of such, or None."""
+    """A value that is known while reading: a number, an array, a block, a tuple of such, or None."""
 
     value: Any
 
@@ -61,7 +61,7 @@ class Literal:
 
 
 Operand: TypeAlias = Slot | Literal
-"""What an instruction reads."""
+"""An operand of an instruction."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Cut:
 
 
 Argument: TypeAlias = Operand | Pack | Cut
-"""What an operator reads."""
+"""An operand of an operator."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ __all__ = ["Branch", "Draft", "Give", "Hand", "Jump", "Link", "Linking", "Step",
 
 
 Linking: TypeAlias = Call | Change | Item | Load | MakeCell | MakeTuple | Partial
-"""What a step of the machine may do."""
+"""An instruction that may be a step of the machine."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Draft:
     steps: list[Step] = field(default_factory=list)
     end: Jump | Branch | Give | Hand | None = None
     parameters: tuple[str, ...] = ()
-    """Of the first block of a function; others have the variables that live on."""
+    """The parameters of a function's first block; other blocks have the variables that live on."""
 
     @property
     def followers(self) -> tuple[Draft, ...]:

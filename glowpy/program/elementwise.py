@@ -32,11 +32,11 @@ _PYTHONS: dict[Any, Any] = {
     np.negative: operator.neg,
     np.absolute: abs,
 }
-"""What Python computes exactly of its own numbers."""
+"""Python's own functions, which compute exactly with its numbers, by numpy's."""
 
 
 def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
-    """What Python's numbers give. Raises UserError where that is no number."""
+    """Computes a function of Python's numbers. Raises UserError where the result is no number."""
     exact = _PYTHONS.get(function, function)
     with np.errstate(all="ignore"):
         try:
@@ -101,7 +101,7 @@ _FLOATS: dict[str, Any] = {
     "sin": np.sin,
     "cos": np.cos,
 }
-"""What gives floats, of integers of the source as well."""
+"""Functions whose results are floats, of integers of the source as well."""
 for _mnemonic, _function in _FLOATS.items():
     _simple(_mnemonic, _function, to_float=True)
 elementwise.names.update({math.exp: "exp", math.log: "log", math.sqrt: "sqrt", math.sin: "sin"})
@@ -155,7 +155,7 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
 
 
 def _difference(w: Weaver, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValue:
-    """Of f64: a - b * c, with the error of the product taken off as well (Dekker 1971).
+    """Computes a - b * c in f64, with the error of the product taken off as well (Dekker 1971).
 
     All is scaled, by a power of two, where what is split would overflow.
     """
@@ -254,7 +254,7 @@ _COMPARISONS: dict[Any, tuple[str, bool, bool]] = {
     np.greater: ("lt", True, False),
     np.greater_equal: ("le", True, False),
 }
-"""What compares, whether the other way round, and whether the opposite is meant."""
+"""Comparisons by their functions: the instruction, whether operands are swapped, and whether its result is negated."""
 
 
 def _compare(function: Any, name: str, swap: bool, negate: bool) -> None:

@@ -73,7 +73,7 @@ _SUBSTITUTES: Mapping[type[ast.AST], str] = {
     ast.LShift: "multiply by a power of 2",
     ast.RShift: "divide by a power of 2, with //",
 }
-"""What to do about operators that are not compiled."""
+"""Remedies for operators that are not compiled."""
 
 _LOOP = "write a loop, or compute with whole arrays"
 
@@ -91,7 +91,7 @@ _REMEDIES: Mapping[type[ast.expr], str] = {
     ast.NamedExpr: "assign in a statement of its own",
     ast.Starred: "write out what is in it, such as t[0], t[1]",
 }
-"""What to do about expressions that are not compiled."""
+"""Remedies for expressions that are not compiled."""
 
 
 class ExpressionReader(ABC):
@@ -258,7 +258,7 @@ class ExpressionReader(ABC):
         raise self._refusal(node, "something that can be compiled", note)
 
     def _function(self, op: ast.AST, node: ast.AST) -> Any:
-        """What numpy calls an operator."""
+        """Returns numpy's function for an operator."""
         function = _OPERATORS.get(type(op))
         if function is None:
             raise self._refusal(node, "an operator that can be compiled", _SUBSTITUTES[type(op)])

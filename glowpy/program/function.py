@@ -129,7 +129,7 @@ class ProgramFunction(ProcessBound):
         return runner
 
     def _given(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """What the parameters are: what is given by position, by name, and else the defaults, which stay numbers."""
+        """Returns the values of the parameters: given by position, by name, or else defaults, which stay numbers."""
         names = [*self.block.parameters, *map(str, range(len(arguments)))]
         given = [
             _argument(name, argument) for name, argument in zip(names, arguments, strict=False)

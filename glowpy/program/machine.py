@@ -61,7 +61,7 @@ class _Frame:
 
 
 class _Nothing:
-    """What a slot without a value gives to the block it is handed to: only reading it is an error."""
+    """The value of an unset slot that is handed to another block: only reading it is an error."""
 
 
 _NOTHING = _Nothing()
@@ -214,7 +214,7 @@ def bound(
     named: Mapping[str, Any],
     loc: Loc = UNKNOWN,
 ) -> list[Any]:
-    """What the parameters of a function are: what it captured, what is given by place, by name, and else the defaults.
+    """Returns a function's parameters: its captured values, the arguments by place and by name, else the defaults.
 
     Raises UserError for arguments that do not fit.
     """
@@ -234,7 +234,7 @@ def bound(
 
 
 def shown(value: Any) -> str:
-    """What a value is, for messages."""
+    """Describes a value in messages."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, Block | Closure):

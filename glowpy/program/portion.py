@@ -27,10 +27,10 @@ from glowpy.support.loc import Loc
 __all__ = ["Runner", "Trace", "leaves"]
 
 Value: TypeAlias = Any
-"""What a slot holds at run time: an array, a Python number, a tuple of values, a function."""
+"""The content of a slot at run time: an array, a Python number, a tuple of values, a function."""
 
 Signature: TypeAlias = Any
-"""What a value says of the code that reads it: kinds, shapes, and how tuples are nested."""
+"""The part of a value that code depends on: kinds, shapes, and how tuples are nested."""
 
 Numbers: TypeAlias = "tuple[tuple[int, type, int], ...]"
 """Which of the numbers that a portion reads it is compiled for: their place, their type, and what they are."""
@@ -39,7 +39,7 @@ _NUMBERS = {bool: ElemKind.BOOL, int: ElemKind.I64, float: ElemKind.F64}
 
 
 class _Variant(NamedTuple):
-    """What a portion is compiled for."""
+    """The key of compiled code: the signature of its inputs, and the numbers that it is specialised for."""
 
     signature: Signature
     numbers: Numbers
@@ -200,7 +200,7 @@ class Runner:
 
 
 class _NeedsInputsError(Exception):
-    """What to compile depends on what some of the inputs are."""
+    """Raised where the code depends on the values of some inputs."""
 
     def __init__(self, places: set[int]) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ def _array(leaf: Value) -> Array:
 def _placeholders(
     module: Module, part: Signature, inputs: list[NodeValue | None], numbers: Mapping[int, int]
 ) -> Held:
-    """What a part of a signature is for operators. Placeholders are added to the inputs."""
+    """Creates the operand for a part of a signature. Placeholders are added to the inputs."""
     if isinstance(part, tuple):
         return tuple([_placeholders(module, item, inputs, numbers) for item in part])
     place = len(inputs)
@@ -311,7 +311,7 @@ def _passed(held: Held, inputs: Sequence[NodeValue | None]) -> Held:
 def _held(
     f: Function, operation: Operation, slots: Mapping[str, Held], checks: list[Check]
 ) -> Held:
-    """What an operation gives. Raises UserError, with its line."""
+    """Builds the nodes of an operation and returns its result. Raises UserError, with its line."""
 
     def held(operand: Argument) -> Held:
         match operand:

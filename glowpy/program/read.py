@@ -25,7 +25,7 @@ from glowpy.support.errors import UserError
 __all__ = ["read"]
 
 Parts: TypeAlias = "Operand | tuple[Parts, ...]"
-"""What is assigned: one value, or parts of a tuple that is not made unless one variable holds it."""
+"""An assigned value: a single one, or parts of a tuple that is only made if a variable holds it."""
 
 _NO_CHANGES = "arrays are not changed; make a new one"
 
@@ -43,12 +43,12 @@ _REMEDIES: Mapping[type[ast.stmt], str] = {
     ast.ClassDef: "use tuples and functions",
     ast.Match: "write if and elif",
 }
-"""What to do about statements that are not compiled."""
+"""Remedies for statements that are not compiled."""
 
 
 @dataclass(frozen=True)
 class _Turns:
-    """What a loop counts, and what there is in each turn: `parts`, given the variables it is meant for."""
+    """The range of a loop, and its items in each turn: `parts`, given the variables they are assigned to."""
 
     start: Operand
     stop: Operand

@@ -258,7 +258,7 @@ def _index(w: Weaver, x: Held, *places: Held) -> Held:
 
 @tensors()
 def _row(w: Weaver, x: Held, place: Held) -> Held:
-    """What a loop takes in one turn: an item of a tuple, or a row of a tensor."""
+    """Takes the item of one turn of a loop: an item of a tuple, or a row of a tensor."""
     if isinstance(x, tuple):
         return _item(x, w.known(place))
     value = w.tensor(x)

@@ -53,7 +53,7 @@ class Passed:
 
 
 class NeedsNumberError(Exception):
-    """What to compile depends on what a number is: on `value`."""
+    """Raised where the code depends on the number `value`."""
 
     def __init__(self, value: NodeValue) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class NeedsNumberError(Exception):
 Number: TypeAlias = "int | float | bool"
 Known: TypeAlias = "Number | slice | np.dtype[Any] | EllipsisType | None"
 Held: TypeAlias = "NodeValue | Weak | Known | Passed | Block | tuple[Held, ...]"
-"""What an operator reads and gives: a tensor, something known while compiling, a function, or a tuple of such."""
+"""An operand or result of an operator: a tensor, something known while compiling, a function, or a tuple of these."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Weaver:
         return [self.lifted(operand, kind) for operand in operands], weak
 
     def known(self, operand: Held) -> Any:
-        """What an operand is, as a Python object.
+        """Returns an operand as a Python object.
 
         Raises NeedsNumberError for a number that is not known while compiling, UserError for tensors.
         """
@@ -160,7 +160,7 @@ class Weaver:
 
 
 def described(operand: Held) -> str:
-    """What an operand is, for messages."""
+    """Describes an operand in messages."""
     match operand:
         case None:
             return "None"

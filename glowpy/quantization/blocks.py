@@ -111,7 +111,7 @@ def _rounded(matrix: Array, form: BlockForm) -> tuple[Array, Array, Array]:
 
 
 def _best(blocks: Array, form: BlockForm) -> tuple[Array, Array, Array]:
-    """Of blocks [B, block, N] integers, scales and zeros [B, N]: of all that are tried those with the least error."""
+    """Quantizes blocks [B, block, N]: returns integers, and scales and zeros [B, N], with the least error tried."""
     low, high = form.limits
     lowest, highest = np.minimum(blocks.min(1), 0), np.maximum(blocks.max(1), 0)
     up, down = highest / np.float32(high), -lowest / np.float32(high)

@@ -166,7 +166,7 @@ class _Bins:
         return len(self.counts) - self.below
 
     def range(self, below: int, above: int) -> Range:
-        """Of so many bins; the outermost end with their elements."""
+        """The range of so many bins on each side of zero; the outermost end at their extreme elements."""
         return max(-below * self.width, self.low), min(above * self.width, self.high)
 
 
@@ -243,7 +243,7 @@ def _quantized(counts: Array, levels: int) -> Array:
 
 
 def _divergence(expected: Array, got: Array) -> float:
-    """Of Kullback and Leibler, of counts; where only the second distribution has none, it has half an element."""
+    """Computes the Kullback-Leibler divergence of counts; a bin that is empty only in `got` has half an element."""
     occupied = expected > 0
     p = expected[occupied]
     q = np.maximum(got[occupied], 0.5)

@@ -16,7 +16,7 @@ __all__ = ["Conversion", "Outcome", "bytes_of_constants", "outcome_of"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one node.
+    """The form in which one node was converted.
 
     Attributes:
         name: In the optimized graph.
@@ -56,12 +56,12 @@ class Conversion:
 
     @property
     def floats(self) -> list[Outcome]:
-        """What stayed in floats."""
+        """The nodes that stayed in floats."""
         return [node for node in self.nodes if node.reason]
 
 
 def outcome_of(node: Node, reason: str, f: Function | None = None) -> Outcome:
-    """What became of a node, which stays in floats if there is a reason, of a function that others may call."""
+    """Notes the outcome of a node, which stays in floats if there is a reason, of a function that others may call."""
     origin = str(replace(node.loc, file="")) if node.loc.node else ""
     function = f.name if f is not None and f.is_called else ""
     return Outcome(node.name, node.SCHEMA.mnemonic, origin, reason, function)

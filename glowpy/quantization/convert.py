@@ -48,7 +48,7 @@ from glowpy.support.loc import Loc
 __all__ = ["WATCHED", "convert", "integers_of", "quantize"]
 
 WATCHED = "value "
-"""What the name of the output begins with that shows a value; the value's name follows."""
+"""The prefix of the name of an output that shows a value; the value's name follows."""
 
 _IN_BODY = "it is in @{}, which a node calls, and profiles have none of its values"
 """Why nodes of such a function stay in floats."""
@@ -156,7 +156,7 @@ class _Converter:
 
     @property
     def types(self) -> dict[str, Type]:
-        """Of the values that are stored integers."""
+        """The types of the values that are stored integers, by name."""
         return {value.name: type for value, type in self._types.items()}
 
     def run(self) -> None:
@@ -202,7 +202,7 @@ class _Converter:
                 self._choose(node.result, quants)
 
     def _limit_of(self, node: Node) -> ReluNode | ClipNode | None:
-        """What limits the result of a node, if nothing else reads it."""
+        """Returns the ReLU or clip that limits the result of a node, if nothing else reads it."""
         user = node.result.users[0] if node.result.num_users == 1 else None
         alone = user in self._integer and user not in self._joined
         return user if alone and isinstance(user, ReluNode | ClipNode) else None
@@ -224,7 +224,7 @@ class _Converter:
         self._types[value] = Type(self._options.activations, value.type.shape, quant)
 
     def _quant_of(self, value: NodeValue) -> Quant:
-        """Of the range that the value had, or that every such value has; but for one that is calibrated by itself."""
+        """Chooses scale and offset from the range of a value, or of its function, unless it is calibrated by itself."""
         options = self._options
         calibration = options.calibrations.get(value.name, options.calibration)
         low, high = calibration.range(self._profile[value.name])
@@ -234,7 +234,7 @@ class _Converter:
         return quant_of_range(low, high, options.activations, options.schema)
 
     def _constant(self, value: NodeValue) -> Quant:
-        """Of the elements of a constant, of which some are chosen."""
+        """Chooses scale and offset from the elements of a constant of which some are gathered."""
         array = _elements(value)
         low, high = float(array.min(initial=0)), float(array.max(initial=0))
         return quant_of_range(low, high, self._options.activations, self._options.schema)

@@ -38,7 +38,7 @@ __all__ = ["Estimate", "LayerEstimate", "estimate"]
 
 _SECONDS_OF_LAYER = 0.05
 _SECONDS = 0.5
-"""That are spent on a form of a layer, and of the network."""
+"""Seconds that are spent on timing a form of a layer, and of the network."""
 
 _NOTICEABLE = 0.05
 """Networks that differ by less are equally fast: as much do two measurements of one differ."""
@@ -69,7 +69,7 @@ class LayerEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What quantization brings on this machine.
+    """The gain in speed and size by quantization on this machine.
 
     Attributes:
         layers: The matrix products and convolutions, in the order in which they are computed.

@@ -73,7 +73,7 @@ class Fidelity:
         return self.outside / self.count if self.count else 0.0
 
     def plus(self, expected: Array, got: Array, type: Type | None) -> Fidelity:
-        """With the elements of one run more, which are stored as `type` if there is one."""
+        """Adds the elements of one more run, which are stored as `type` if there is one."""
         finite = np.isfinite(expected)
         if not finite.all():
             expected, got = expected[finite], got[finite]
@@ -137,7 +137,7 @@ def fidelities(
 
 @dataclass
 class _Comparison:
-    """What is known of each output that is a number, after some runs."""
+    """The fidelity of each output that is a number, after some runs."""
 
     types: Mapping[str, Type | None]
     fidelities: dict[str, Fidelity] = field(default_factory=dict)

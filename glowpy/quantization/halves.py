@@ -150,7 +150,7 @@ class _Converter:
         self._operators = operators_of(self._nodes)
 
     def run(self) -> dict[Node, str]:
-        """What became of the nodes: why each stays in f32; empty where it does not."""
+        """Converts, and returns for each node why it stays in f32; empty where it does not."""
         reasons: dict[Node, str] = {}
         for node in self._nodes:
             is_step = node in self._operators and not reads_weights(node)

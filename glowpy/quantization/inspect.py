@@ -1,4 +1,4 @@
-"""What a network computes on integers as it is, such as one that another tool has quantized."""
+"""Inspects a network that computes on integers as it is, such as one that another tool has quantized."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def instrument(f: Function) -> list[Watched]:
 
 
 def unprofiled(f: Function) -> list[tuple[Function, Node]]:
-    """What computes with floats in the functions that one calls, and where: nothing shows the values of a call."""
+    """Lists the nodes with floats in the functions that `f` calls: nothing shows the values of a call."""
     return [
         (g, node)
         for g, node in f.all_nodes
@@ -70,7 +70,7 @@ def unprofiled(f: Function) -> list[tuple[Function, Node]]:
 
 
 class _Watch:
-    """What is counted, and the nodes that count it."""
+    """The values whose elements are counted, and the nodes that count them."""
 
     def __init__(self, f: Function) -> None:
         self.all: list[Watched] = []
@@ -79,7 +79,7 @@ class _Watch:
 
     @property
     def values(self) -> set[NodeValue]:
-        """What is counted, which after lowering is computed by other nodes."""
+        """The values that are counted, which after lowering other nodes compute."""
         return {reader.inputs[0] for reader in self._readers}
 
     def add(self, value: NodeValue, part_of: str) -> None:

@@ -65,7 +65,7 @@ _IGNORED = (DequantizeNode, QuantizeNode, SaveNode, SplatNode)
 
 @dataclass(frozen=True)
 class Islands:
-    """What becomes of the nodes of a function that compute with floats.
+    """The decision for each node of a function that computes with floats.
 
     Attributes:
         reasons: Why each stays in floats; empty for one that becomes integer.
@@ -79,7 +79,7 @@ class Islands:
 
 
 def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Loc, str]) -> Islands:
-    """What becomes of each node of an optimized function that computes with floats.
+    """Decides for each node of an optimized function that computes with floats whether it becomes integer.
 
     Args:
         f: The function.

@@ -59,7 +59,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def backend(self) -> str | Backend:
-        """What is to run the network: a name, or a backend with options."""
+        """The backend that is to run the network: a name, or a backend with options."""
 
     @abstractmethod
     def convert(self, model: Module | Function) -> Conversion:
@@ -70,7 +70,7 @@ class Method(ABC):
         """The same, but for more nodes that stay in floats, which are no error in a trial."""
 
     def layers(self, conversion: Conversion) -> list[str]:
-        """What was quantized of the layers, by their names in the optimized graph; not of what is called.
+        """The names of the quantized layers in the optimized graph, without those of called functions.
 
         Outputs can show nothing of functions that are called.
         """
@@ -98,7 +98,7 @@ class ByProfile(Method):
 
     @property
     def backend(self) -> str | Backend:
-        """That of the options."""
+        """The backend of the options."""
         return self.options.backend
 
     def convert(self, model: Module | Function) -> Conversion:
@@ -106,13 +106,13 @@ class ByProfile(Method):
         return convert(model, self.profile, self.options)
 
     def keeping(self, layers: Sequence[str], *, trial: bool = False) -> Self:
-        """With these among the options' nodes to keep."""
+        """Returns a copy with these layers among the options' nodes to keep."""
         options = self.options
         keep, strict = (*options.keep, *layers), options.assert_all and not trial
         return replace(self, options=replace(options, keep=keep, assert_all=strict))
 
     def shown(self, original: Function) -> Shown:
-        """With all values that are rounded to integers, and those that are computed in floats."""
+        """Shows all values that are rounded to integers, and those that are computed in floats."""
         floats = optimized(original)
         quantized = convert(original, self.profile, self.options, watched=True)
         outputs = {p.original for p in original.outputs}
@@ -135,7 +135,7 @@ class WithoutProfile(Method):
     backend: str | Backend = "cpu"
 
     def keeping(self, layers: Sequence[str], *, trial: bool = False) -> Self:
-        """With these among the nodes to keep."""
+        """Returns a copy with these layers among the nodes to keep."""
         del trial
         return replace(self, keep=(*self.keep, *layers))
 

@@ -19,7 +19,7 @@ _BIASES = (ElemKind.I8, ElemKind.I16, ElemKind.I32, ElemKind.F32)
 
 @dataclass(frozen=True)
 class Options:
-    """What of a network is quantized, and how.
+    """Options that choose what of a network is quantized, and how.
 
     Attributes:
         schema: How integers stand for the range of an activation. Weights are symmetric, with scales that are powers of

@@ -81,7 +81,7 @@ class ProfiledValue:
 
 @dataclass(frozen=True)
 class Profile:
-    """What the values of one network were like over some inputs.
+    """The ranges and histograms of a network's values over some inputs.
 
     Attributes:
         signature: Which network.
@@ -103,7 +103,7 @@ class Profile:
         return f"<Profile of {self.signature.function}: {len(self.values)} values over {len(self.samples)} inputs>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every value with its range."""
+        """Returns a table of every value with its range, for notebooks."""
         rows = [
             [v.name, v.type, v.origin, f"{v.statistics.low:.6g}", f"{v.statistics.high:.6g}"]
             for v in self.values.values()
@@ -235,7 +235,7 @@ class Profile:
 
 
 def _content(data: bytes) -> object:
-    """What a YAML file says. Raises ValueError for what no profile has: aliases, and values deep in others.
+    """Parses a YAML file. Raises ValueError for what no profile has: aliases, and values deep in others.
 
     Either can take more memory than there is, however small a file is.
     """

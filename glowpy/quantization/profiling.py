@@ -40,7 +40,7 @@ Sample = Mapping[str, Array]
 
 @runtime_checkable
 class DataReader(Protocol):
-    """What onnxruntime's quantization tools call a CalibrationDataReader."""
+    """A source of samples, as onnxruntime's CalibrationDataReader."""
 
     def get_next(self) -> Mapping[str, Array] | None:
         """The next sample, or None after the last."""
@@ -87,12 +87,12 @@ class _Growth:
 
 @dataclass(frozen=True)
 class _State:
-    """What a profiler knows after a sample, which it learns in one step: an interrupted sample has not been."""
+    """The knowledge of a profiler after a sample, replaced in one step: an interrupted sample leaves no trace."""
 
     statistics: list[Statistics]
     runs: int
     digest: str
-    """Of the sample; those before it are remembered apart."""
+    """The digest of the sample; those of earlier ones are kept apart."""
 
 
 class Profiler:
@@ -164,7 +164,7 @@ class Profiler:
 
     @property
     def profile(self) -> Profile:
-        """Of all samples so far."""
+        """The profile of all samples so far."""
         state = self._state
         values = {
             w.name: ProfiledValue(w.name, w.type, w.origin, w.part_of, statistics)
@@ -192,7 +192,7 @@ def profile(
     start: Profile | None = None,
     backend: str | Backend = "cpu",
 ) -> Profile:
-    """What the values of a network are like over some inputs.
+    """Profiles a network: the ranges and histograms of its values over some inputs.
 
     Args:
         model: The function, or a module with one; not changed.
@@ -224,7 +224,7 @@ def located(error: UserError, place: str) -> UserError:
 
 
 def sample_digest(sample: Sample) -> str:
-    """Of names, types and elements."""
+    """The digest of a sample's names, types and elements."""
     digest = xxh3_128()
     for name in sorted(sample):
         array = np.ascontiguousarray(sample[name])

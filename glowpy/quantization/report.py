@@ -1,4 +1,4 @@
-"""What quantization costs a network: in numbers for programs, and as a page for people (`report_page`)."""
+"""The loss of accuracy by quantization: in numbers for programs, and as a page for people (`report_page`)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What quantization costs a network.
+    """The accuracy of a quantized network: of its outputs, values and layers.
 
     Attributes:
         conversion: The quantized network.

@@ -59,7 +59,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         conversion: The quantized network.
@@ -83,7 +83,7 @@ class Searched:
 
 @dataclass
 class SearchState:
-    """What was measured: in memory, and in a file if one is named.
+    """The measurements of a search: in memory, and in a file if one is named.
 
     Attributes:
         path: The file; None for none.
@@ -101,7 +101,7 @@ class SearchState:
 
     @classmethod
     def open(cls, path: str | Path, search: str) -> SearchState:
-        """What a file has of a search, or nothing if that is not there. Raises LoadError for a file of another form."""
+        """Reads the state of a search from a file that may be missing. Raises LoadError for one of another form."""
         file = Path(path)
         if not file.exists():
             return cls(file, search)
@@ -236,7 +236,7 @@ class _Search:
         )
 
     def _recorded(self) -> list[Sample]:
-        """What the metric runs first. Raises UserError if it runs nothing."""
+        """Records the first samples that the metric runs. Raises UserError if it runs nothing."""
         samples: list[Sample] = []
         model = runner(self._original, self._method.backend, self._names)
 
@@ -258,7 +258,7 @@ class _Search:
         return self._remembered(key, lambda: self._converted(kept).module.main)
 
     def _remembered(self, key: str, network: Callable[[], Function]) -> float:
-        """What the metric says of a network."""
+        """Scores a network by the metric, once for each key."""
         scores = self._state.scores
         if key not in scores:
             self._tried += 1
@@ -270,7 +270,7 @@ class _Search:
 
 
 def _finite(score: object) -> float:
-    """What a metric says, if that is a number. Raises UserError."""
+    """Returns a metric's score as a number. Raises UserError if it is none."""
     try:
         number = math.nan if isinstance(score, str | bytes) else float(score)  # type: ignore[arg-type]
     except (TypeError, ValueError):

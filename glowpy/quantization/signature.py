@@ -19,7 +19,7 @@ __all__ = ["Signature", "without_extents"]
 
 _DIGITS = 16
 _OPEN, _STATIC = " x ", "(?<=[0-9])x(?=[0-9])"
-"""What is between dimensions in the text of a type, as `spelled` has it."""
+"""Separators of dimensions in the text of a type, as `spelled` has it."""
 
 _WITHOUT_EXTENTS = ("float", "flag", "text")
 """The kinds of attributes that do not follow from extents, but for some."""
@@ -63,7 +63,7 @@ class Signature:
 
     @classmethod
     def of(cls, f: Function) -> Signature:
-        """That of an optimized function."""
+        """Computes the signature of an optimized function."""
         text = "".join(print_function(g) for g in (*f.called, f))
         digest = hashlib.sha256(text.encode())
         for constant in f.all_constants:

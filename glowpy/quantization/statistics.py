@@ -1,4 +1,4 @@
-"""What is known of one value after some runs, in memory that does not grow with them.
+"""Statistics of one value after some runs, in memory that does not grow with them.
 
 Everything is a count, an extreme, or a sum that is computed exactly. So the statistics of all runs are those of some of
 them, joined with those of the others, in whatever order.
@@ -50,7 +50,7 @@ class Statistics:
 
     @classmethod
     def of_run(cls, counts: Array, range: Array, grid: Array) -> Statistics:
-        """What the results of a `quantization_profile` node say: i64 counts, f32 range, i64 grid."""
+        """Reads the results of a `quantization_profile` node: i64 counts, f32 range, i64 grid."""
         low, high = (float(end) for end in range)
         exponent, first, nans, infinities = (int(number) for number in grid)
         histogram = Histogram(exponent, first, counts)

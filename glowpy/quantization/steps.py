@@ -22,7 +22,7 @@ _WEIGHTS = 4096
 
 
 def operators_of(nodes: Sequence[Node]) -> dict[Node, Hashable]:
-    """What operator each node is a step of, for the nodes of those with several; in the order that nodes are in."""
+    """Maps each node to the operator it is a step of, for those with several; in the order of the nodes."""
     joined: dict[Hashable, Hashable] = {}
     for node in reversed(nodes):
         norm = layer_norm_of(node)
