@@ -107,7 +107,7 @@ def _consecutive(values: Sequence[Value]) -> Area:
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """What is to be placed, and the instructions from its alloc to its dealloc."""
+    """A buffer to place, and the instructions from its alloc to its dealloc."""
 
     name: str
     size: int
@@ -269,7 +269,7 @@ def _violations(
 
 
 def _misplaced(memory: MemoryPlan) -> Iterator[str]:
-    """What is wrong with a plan of whatever program."""
+    """Yields problems of a plan, whatever its program."""
     for title, area in (
         ("activations", memory.activations),
         ("mutable", memory.mutable),
@@ -349,7 +349,7 @@ def _accesses(f: IRFunction, registers: Set[str], loops: Mapping[int, int]) -> I
 
 
 class _Computed:
-    """What the loop of one run has computed of a buffer in registers."""
+    """Elements of a buffer that the loop of one run has computed in registers."""
 
     def __init__(self, loop: int) -> None:
         self._loop = loop
@@ -358,7 +358,7 @@ class _Computed:
     def accessed(
         self, inst: Instruction, value: Value, access: Access, place: _Place, loop: int
     ) -> Iterator[str]:
-        """What is wrong when `inst`, in a loop, reads elements or computes them."""
+        """Yields problems of an access by `inst` to elements in a loop, which it reads or computes."""
         use = f"{inst.SCHEMA.mnemonic} {'writes' if access.writes else 'reads'} %{value.name}"
         elements = value.type.kind, place.start, place.layout
         in_loop = inst.has(Trait.ELEMENTWISE) or (inst.has(Trait.EPILOGUE) and access.writes)
@@ -387,7 +387,7 @@ class _Place:
         return cls(value, 0, value.type.extents, _dense(value.type), value.type.kind.size)
 
     def part(self, view: ViewInst) -> _Place:
-        """That of a view of this value."""
+        """Returns the place of a view of this value."""
         type = view.value.type
         size = type.kind.size
         offset, *strides = static((view.offset, *view.strides))

@@ -154,7 +154,7 @@ def _named(names: Sequence[str], inputs: Any) -> Mapping[str, Any]:
 
 
 def _checking(opsets: dict[str, int]) -> Any:
-    """What onnx's checker is told of the model that a node is of."""
+    """Creates the context for onnx's checker: the version and operator sets of the node's model."""
     checking = onnx.checker.C.CheckerContext()
     checking.ir_version = onnx.IR_VERSION
     checking.opset_imports = opsets

@@ -74,5 +74,5 @@ def operator_sets() -> Sequence[OperatorSet]:
 
 
 def known_identity(domain: str) -> str:
-    """What the meaning of a domain's operators depends on; something new in every process where no set says it."""
+    """Returns the identity that a set gives a domain's operators; where none does, it is new in every process."""
     return _SETS[domain].identity if domain in _SETS else _UNKNOWN

@@ -129,7 +129,7 @@ def parse_recipe(text: str, own: Recipe, file: str = "") -> Recipe:
 
 @dataclass(frozen=True)
 class _Reader:
-    """What makes passes of entries, and says where these are."""
+    """Reads entries as passes, and locates errors in them."""
 
     loc: Loc
 

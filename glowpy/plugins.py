@@ -165,7 +165,7 @@ def _clashes(
 
 
 def missing_pieces(backend: Backend) -> list[str]:
-    """What the author of a backend has forgotten: rules, and kernels that are declared and not defined for its target.
+    """Lists the rules that a backend lacks, and the kernels that are declared but not defined for its target.
 
     Raises UserError if the kernels have to be compiled, and the compiler is not installed.
     """
@@ -211,7 +211,7 @@ _KINDS = {
 
 
 def _what_to_write(nodes: Sequence[type[Node]], instructions: Sequence[type[Instruction]]) -> str:
-    """What the author of a package writes next: the first rule that is missing, with its arguments."""
+    """Suggests the next step to the author of a package: the first missing rule, with its arguments."""
     other = "update or uninstall the package, or mend it if it is yours: docs/backends.md"
     for node in nodes:
         schema = node.SCHEMA
@@ -311,7 +311,7 @@ def _load_operators(entry: EntryPoint) -> None:
 
 
 def _operator_faults(operators: OperatorSet) -> list[str]:
-    """What is wrong with a set."""
+    """Lists the faults of a set of operators."""
     domain, others = operators.domain, [*operator_sets()]
     taken = domain in ("", "ai.onnx") or any(own.domain == domain for own in others)
     nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]

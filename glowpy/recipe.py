@@ -70,7 +70,7 @@ _CALLS = Pipeline("calls", CALLS)
 
 
 class Stage(StrEnum):
-    """What a compilation can show: the stages of every backend, and of some their decisions and forms of code."""
+    """Stages of a compilation that can be shown: those of every backend, and decisions and forms of code of some."""
 
     GRAPH = "graph"
     OPTIMIZED = "optimized"
@@ -128,7 +128,7 @@ class Compilation:
 
     @cached_property
     def optimized(self) -> Function:
-        """What is lowered, in a module of its own: nodes that every backend knows.
+        """The function to lower, in a module of its own: made of nodes that every backend knows.
 
         The steps to it are counted by themselves; those of a network without functions that it calls are the first
         steps to `lowered`.
@@ -164,7 +164,7 @@ class Compilation:
 
     @cached_property
     def program(self) -> Program:
-        """With its memory planned and the plan checked.
+        """The program, its memory planned and the plan checked.
 
         Raises UnsupportedError for what the backend cannot run.
         """
@@ -213,7 +213,7 @@ class Compilation:
                 )
 
     def text(self, stage: str) -> str:
-        """What a `Stage` looks like.
+        """Returns the text of a `Stage`.
 
         Raises UserError for an unknown stage, and for machine code of a backend that makes none.
         """
@@ -253,7 +253,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def optimizing(backend: Backend) -> Pipeline[Function]:
-    """What happens to a function before it is lowered, and again after it."""
+    """Returns the pipeline that optimizes a function before it is lowered, and again after it."""
     return Pipeline("optimize", tuple(backend.pipeline(GRAPH_DEFAULT)), fixpoint=True)
 
 
@@ -493,7 +493,7 @@ def state_ports(f: Function) -> tuple[StatePort, ...]:
 
 
 def _initial(variable: Variable) -> Initial:
-    """What the first run reads. Raises UserError for elements of which only the digest is known."""
+    """Returns the initial contents of a variable. Raises UserError if only the digest of its elements is known."""
     initial = variable.initial
     return initial.tensor if isinstance(initial, Constant) else initial
 

@@ -48,7 +48,7 @@ class Rounds:
         return not self.goes_on or self.round >= self.most
 
     def inputs(self) -> list[Any]:
-        """What the next round takes."""
+        """Returns the inputs of the next iteration."""
         if not self.counters:
             return [*self.state, *(whole[self.round, ...] for whole in self.scanned)]
         number, truth = self.counters
@@ -73,7 +73,7 @@ class Wiring:
     number: str
     keep: str
     makers: Mapping[str, str] = field(init=False, compare=False)
-    """What a round takes, to what the round before has given."""
+    """Outputs of the iteration before, by the inputs that they become."""
 
     def __post_init__(self) -> None:
         makers = {taken: given for _, taken, given in self.carried if taken}

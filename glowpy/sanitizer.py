@@ -49,7 +49,7 @@ GUARD = 4096
 """Bytes of the pattern before and after every area."""
 
 _PATTERNS = 0xFF, 0x5A
-"""What memory holds that nobody has written: NaN or -1, and something large and finite."""
+"""Bytes that memory is filled with before the network writes it: NaN or -1, and something large and finite."""
 
 Moment = Literal["before", "after"]
 
@@ -198,7 +198,7 @@ class _Frame:
 
 @dataclass
 class Watch:
-    """What sees a network run once, with one pattern. Raises AccessError from `before` and `after`.
+    """Checks one run of a network, with one pattern. Raises AccessError from `before` and `after`.
 
     Attributes:
         runs: What the calls are about.
@@ -228,7 +228,7 @@ class Watch:
         pointers: int,
         instructions: Sequence[Instruction],
     ) -> None:
-        """What a callback of machine code does; `pointers` is the address of an array of the operands' addresses."""
+        """Handles a callback of machine code; `pointers` is the address of an array of the operands' addresses."""
         count = self.runs.steps[index].operands
         addresses = list((ctypes.c_size_t * count).from_address(pointers))
         (self.before if moment == "before" else self.after)(index, addresses, instructions)
@@ -314,7 +314,7 @@ class Watch:
         return next((area for area in self.areas if area.holds(address)), None)
 
     def _enter(self, step: _Step, instructions: Sequence[Instruction]) -> None:
-        """What has happened since the last run: calls, and buffers that begin and end."""
+        """Catches up with events since the last run: calls, and buffers that begin and end."""
         frame = self._frames[-1]
         if frame.program is not step.program:
             address = self._called[-1]  # the frame is the last operand of a call
@@ -354,7 +354,7 @@ class Watch:
                 area.know(mask)
 
     def _outside(self, run: Sequence[Instruction], area: Area, places: Array) -> str:
-        """What to say of bytes of an area that a run should not have written."""
+        """Describes bytes of an area that a run should not have written."""
         first, frame = int(places[0]), self._frames[-1]
         where = "before" if first < 0 else "after" if first >= len(area.elements) else "in"
         owner = next(

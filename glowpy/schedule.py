@@ -80,7 +80,7 @@ def _walk(
 
 @dataclass(frozen=True)
 class _Ranks:
-    """What the order of operands depends on beside memory.
+    """Groups of nodes that count for the order of operands besides memory.
 
     Attributes:
         products: See `_products`.
@@ -147,14 +147,14 @@ def _joins_in_order(nodes: Sequence[Node]) -> set[Node]:
 
 @dataclass(frozen=True)
 class _Needs:
-    """What a node needs: `first` come other nodes, in any order, then `late`, in theirs, and the node itself."""
+    """Predecessors of a node: the nodes `first`, in any order, then those in `late`, in theirs."""
 
     first: tuple[Node, ...]
     late: tuple[Node, ...] = ()
 
 
 def _needs(f: Function, nodes: Sequence[Node]) -> dict[Node, _Needs]:
-    """What each node needs. Linear: a node that comes late does so for one other, after at most `_MOST_LATE`."""
+    """Returns the needs of each node. Linear: a node comes late for one other only, after at most `_MOST_LATE`."""
     needs: dict[Node, _Needs] = {}
     needed = f.needs
     for node in nodes:

@@ -25,7 +25,7 @@ __all__ = ["Change", "Snapshot", "Step", "Steps"]
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one node, or of the instructions of that name, in a step.
+    """Change of one node, or of the instructions of that name, in a step.
 
     Attributes:
         name: What it was called before.
@@ -137,7 +137,7 @@ class Steps:
 
 
 def computing(value: NodeValue, created: Collection[Node]) -> list[str]:
-    """What a new value is and, where that only moves elements, what else was created that computes them, by name."""
+    """Names the producer of a new value and, where it only moves elements, the created nodes that compute them."""
     names = {value.producer.name: None}
     work = [value.node]
     while work:
@@ -152,7 +152,7 @@ def computing(value: NodeValue, created: Collection[Node]) -> list[str]:
 
 
 class Snapshot:
-    """What there is before a pass, to say afterwards what became of it.
+    """Snapshot before a pass, from which the changes are found afterwards.
 
     A pass says nothing of its changes. What stands in the place of a node is what is read now where its results were
     read; for what only nodes read that are gone as well, what stands in their place; and for a node of a function that
@@ -164,7 +164,7 @@ class Snapshot:
         self._ir = None if isinstance(f, Function) else _IRSnapshot(f)
 
     def changes(self) -> Iterator[Change]:
-        """What became of everything that is no more."""
+        """Yields the changes of all nodes or instructions that no longer exist."""
         if self._graph is not None:
             yield from self._graph.changes()
         elif self._ir is not None:

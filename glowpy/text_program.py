@@ -54,7 +54,7 @@ def program_of_text(ir: IRFunction, constants: Mapping[str, Array], backend: Bac
 
 
 def _ports(ir: IRFunction) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """What goes in and out, in the order of the text. What nothing touches is an input."""
+    """Returns the inputs and outputs, in the order of the text. A weight that nothing touches is an input."""
     mutable = [weight for weight in ir.weights.values() if not weight.is_constant]
     read, written = set[Value](), set[Value]()
     for inst in ir.instructions:

@@ -41,7 +41,7 @@ def backend(
     options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """What PyTorch calls with each graph that it captures.
+    """Compiles a graph that PyTorch has captured; this is what `torch.compile` calls.
 
     Args:
         graph: A `torch.fx.GraphModule`.
@@ -81,7 +81,7 @@ class _Input:
 
 
 def _inputs(graph: Any, example: Sequence[Any]) -> list[_Input]:
-    """What the placeholders of a captured graph are; `example` has a tensor or number for each."""
+    """Describes the placeholders of a captured graph; `example` has a tensor or number for each."""
     nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
     places: dict[Any, tuple[int, int]] = {}
     inputs: list[_Input] = []
@@ -142,7 +142,7 @@ def _exportable(
 def _bound(
     graph: Any, copy: Any, inputs: Sequence[_Input], arguments: Sequence[Any]
 ) -> dict[Any, Any]:
-    """What stands for each placeholder in the copy: a placeholder only for tensors that are not parameters."""
+    """Returns the values of the placeholders in the copy: placeholders only for tensors that are not parameters."""
     nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
     triples = list(zip(nodes, inputs, arguments, strict=True))
     values = {
@@ -293,7 +293,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _version(tensor: Any) -> Hashable:
-    """What changes when a parameter does, unless it is changed through `.data`."""
+    """Returns a key that changes when a parameter does, unless it is changed through `.data`."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 

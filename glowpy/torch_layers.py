@@ -102,4 +102,4 @@ LAYERS: Mapping[Any, Callable[..., Any]] = {
     torch._native_multi_head_attention: _attention,
     torch._transformer_encoder_layer_fwd: _encoder_layer,
 }
-"""What stands for an operator in a graph that is exported."""
+"""Replacements of operators in an exported graph."""

@@ -48,7 +48,7 @@ class DebugInfo:
         return f", !dbg !DILocation(line: {line}, column: 1, scope: {scope})"
 
     def entry(self, line: int, scope: str) -> str:
-        """What the function of an instruction begins with: one place on its line that runs once for each call.
+        """Starts the function of an instruction with one place on its line that runs once for each call.
 
         Debuggers stop where the second row of a function's line table begins, lest they stop before it has a frame; in
         code like ours that is a loop.
@@ -57,7 +57,7 @@ class DebugInfo:
         return f"  %begun = alloca i8\n  store volatile i8 0, ptr %begun, !dbg {where}\n"
 
     def member(self, name: str, line: int, first_line: int, scope: str) -> str:
-        """What a function goes on with that computes other instructions as well, such as those in its epilogue.
+        """Marks the place in a function where it computes another instruction, such as one of its epilogue.
 
         To debuggers each is a function of its own that is inlined there, so that a breakpoint on its name is hit once
         for each call. This follows `entry`.

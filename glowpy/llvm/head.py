@@ -9,7 +9,7 @@ __all__ = ["Head", "Heads"]
 
 @dataclass(frozen=True)
 class Head:
-    """What the head of one function says beside what its target says of all.
+    """Head of one function: the parts that are not common to all functions of the target.
 
     Attributes:
         result: The LLVM type of what it returns.
@@ -30,7 +30,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Heads:
-    """What a target says of all functions.
+    """Parts of a head that are common to all functions of a target.
 
     Attributes:
         attributes: LLVM's words, such as `nounwind`.

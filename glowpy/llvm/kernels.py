@@ -16,7 +16,7 @@ from glowpy.support.errors import InternalError
 __all__ = ["Kernels"]
 
 _WITHOUT_KERNEL = (*BUILTIN, "if", "loop")
-"""What the code generator writes itself."""
+"""Mnemonics of instructions for which the code generator itself writes the code."""
 
 
 class Kernels:
@@ -40,7 +40,7 @@ class Kernels:
 
     @cached_property
     def bitcode(self) -> tuple[bytes, ...]:
-        """What to link with. Raises UserError where one has to be compiled and the compiler is not installed."""
+        """Bitcode to link with. Raises UserError where some has to be compiled and the compiler is not installed."""
         return tuple(library.bitcode(self.variant) for library in self.libraries)
 
     def symbol(self, inst: Instruction) -> str:
@@ -65,7 +65,7 @@ class Kernels:
         ]
 
     def missing(self) -> list[str]:
-        """What the kernels of each library do not define although a spec declares it. Raises UserError as `bitcode`."""
+        """Returns the kernels that a spec declares and no library defines. Raises UserError as `bitcode` does."""
         missing = []
         for library, spec in self._declared.values():
             undefined = set(spec.symbols()) - library.symbols(self.variant)

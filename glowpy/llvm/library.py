@@ -60,7 +60,7 @@ class KernelLibrary:
     specs: Mapping[str, KernelSpec]
     _contents: dict[KernelVariant, _Content] = field(default_factory=dict, repr=False)
     _identities: dict[KernelVariant, str] = field(default_factory=dict, repr=False)
-    """Of the contents: files that change later are not what this process has."""
+    """Digests of the contents, as this process has read them: files may change later."""
 
     def bitcode(self, variant: KernelVariant) -> bytes:
         """The bitcode for a variant, compiled first if need be.
@@ -74,7 +74,7 @@ class KernelLibrary:
         return self._content(variant).symbols
 
     def warnings(self, variant: KernelVariant) -> str:
-        """What the compiler said of the kernels for a variant; empty for those of a wheel."""
+        """Returns the compiler's warnings about the kernels for a variant; empty for those of a wheel."""
         return self._content(variant).warnings
 
     def identity(self, variant: KernelVariant) -> str:
@@ -202,7 +202,7 @@ class _Content:
 
     @classmethod
     def of(cls, payload: bytes) -> _Content:
-        """What an entry of the cache says."""
+        """Reads an entry of the cache."""
         symbols, warnings, bitcode = payload.split(b"\0", 2)
         return cls(bitcode, frozenset(symbols.decode().split()), warnings.decode())
 
@@ -213,6 +213,6 @@ class _Content:
 
 
 def _read_files(file: Path) -> _Content:
-    """What `compile.py` wrote."""
+    """Reads the files that `compile.py` wrote."""
     symbols = file.with_suffix(".symbols").read_text(encoding="utf-8")
     return _Content(file.read_bytes(), frozenset(symbols.split()))

@@ -43,7 +43,7 @@ _ADDRESS, _RELATIVE, _CALL, _SLOTS = 1, 2, 4, (9, 41, 42)
 """Relocations: 8 bytes, 4 relative ones, the same of a call, and those of a slot that holds an address."""
 
 _CODE, _READ, _WRITTEN = range(3)
-"""What may be done with the memory of a part of an image."""
+"""Permissions of the memory of a part of an image."""
 _PAGE = 1 << 12
 _LINE = 64
 """Functions begin on a line of the cache, so that their loops lie in the same way wherever they are."""
@@ -153,7 +153,7 @@ class _Section:
 
     @property
     def part(self) -> int:
-        """What may be done with it, when it is loaded."""
+        """The permission of its memory once it is loaded."""
         if self.flags & _EXECUTABLE:
             return _CODE
         written = self.flags & _WRITE and not self.name.startswith(".data.rel.ro")

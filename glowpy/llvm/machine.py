@@ -62,7 +62,7 @@ LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llv
 """The version of everything here; part of the key of cached code."""
 
 Form = Literal["object_code", "measured", "assembly", "optimized", "unlinked"]
-"""What a module can be made into: the names of Compiler's methods."""
+"""Forms of a compiled module: the names of Compiler's methods."""
 
 _DECLARATION = re.compile(r"^declare .*$", re.MULTILINE)
 _NAME = re.compile(r"@([\w.$]+)\(")
@@ -82,13 +82,13 @@ _MEASURED = ' noredzone "warn-stack-size"="0"'
 """LLVM warns about frames of more than no bytes, and does not count what a function uses of the red zone."""
 
 _SMALL = "libjit_small"
-"""What kernels ask for whether code is to be small."""
+"""Global that tells kernels whether code is to be small."""
 
 _CALLS_LIBRARY = "libjit_calls_library"
-"""What kernels of processors without floating point ask for whether small code is to call the compiler's library."""
+"""Global that tells kernels without floating point whether small code is to call the compiler's library."""
 
 _FLOATS = re.compile(r" = f(?:add|sub|mul|div|cmp|neg|ptosi|ptoui|ptrunc|pext) | = [su]itofp ")
-"""What LLVM makes calls of the compiler's library of, where the processor has no floating point."""
+"""Instructions that LLVM turns into calls of the compiler's library where the processor has no floating point."""
 
 _LOCK: AbstractContextManager[object] = threading.RLock()
 """LLVM's process-wide state (targets, contexts) is touched by one thread at a time."""
@@ -180,7 +180,7 @@ class Machine:
             self._create()
 
     def problem(self) -> str:
-        """What LLVM has against the processor or its features; empty if it knows them.
+        """Returns LLVM's complaint about the processor or its features; empty if it knows them.
 
         It says so on standard error at best, and ends the process at worst, so this starts one.
         """
@@ -195,7 +195,7 @@ class Machine:
 
 
 def worker_command() -> list[str]:
-    """What starts this module as a program, which reads and writes what `header`, `request` and `read_result` say.
+    """Returns the command that starts this module as a program, which speaks `header`, `request` and `read_result`.
 
     It is isolated: no file in the current folder is taken for one of Python's own modules. So it is told where this
     process has found LLVM, which may be on a path that the environment or the program has added. That comes after
@@ -207,7 +207,7 @@ def worker_command() -> list[str]:
 
 
 def declarations(texts: Iterable[str]) -> list[str]:
-    """What modules declare for libraries to define."""
+    """Returns the declarations of modules that libraries are to define."""
     lines = {line: None for text in texts for line in _DECLARATION.findall(text)}
     return [line for line in lines if EXTERNAL not in line]
 
@@ -258,11 +258,11 @@ class Compiler:
 
     @cached_property
     def _all(self) -> bytes:
-        """What the libraries have of all that is needed."""
+        """Links the parts of the libraries that any module needs."""
         return self._linked(self._needed, needed_pieces(self._libraries, self._needed))
 
     def _kernels(self, needed: tuple[str, ...]) -> bytes:
-        """What the libraries have of what one module needs."""
+        """Links the parts of the libraries that one module needs."""
         key = (self._machine, self._libraries, needed)
         kernels = _KERNELS.pop(key, None) or self._linked(needed, [self._all])
         _KERNELS[key] = kernels
@@ -432,7 +432,7 @@ def _elf_symbols(code: bytes) -> tuple[set[str], set[str]]:
 def header(
     machine: Machine, libraries: Sequence[bytes], form: Form, needed: Sequence[str]
 ) -> bytes:
-    """What this module, run as a program, reads first: what a Compiler is made of, and the form of all results."""
+    """Encodes what this module, run as a program, reads first: a Compiler's arguments, and the form of all results."""
     sizes = [len(library) for library in libraries]
     line = _line(
         {"machine": asdict(machine), "libraries": sizes, "form": form, "needed": list(needed)}
@@ -441,7 +441,7 @@ def header(
 
 
 def request(text: str) -> bytes:
-    """What makes this module, run as a program, compile a text and write the result."""
+    """Encodes a text for this module, run as a program, to compile."""
     return _line(text)
 
 

@@ -153,7 +153,7 @@ class _Here:
         return Compiler(self.machine, self.libraries, self.needed)
 
     def compile(self, text: str) -> bytes:
-        """What becomes of a text. Raises InternalError where LLVM refuses it."""
+        """Compiles a text to an object file. Raises InternalError where LLVM refuses it."""
         try:
             return self._compiler.object_code(text)
         except InvalidIRError as error:
@@ -169,7 +169,7 @@ class _Worker:
     header: bytes
 
     def compile(self, text: str) -> bytes:
-        """What becomes of a text. Raises InternalError where LLVM refuses it."""
+        """Compiles a text to an object file. Raises InternalError where LLVM refuses it."""
         requests, results = self.process.stdin, self.process.stdout
         if requests is None or results is None:
             raise InternalError("a process was started without pipes")
@@ -197,7 +197,7 @@ class _Worker:
         )
 
     def messages(self) -> str:
-        """What the process has written to its standard error."""
+        """Returns the messages that the process has written to its standard error."""
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")
 

@@ -36,7 +36,7 @@ _UNIT_ELEMENTS = 1 << 14
 """At least so many elements are a unit of work: fewer take no longer than to hand them to a thread."""
 
 _VECTOR_ELEMENTS = 64
-"""What LLVM computes in one round at most: four vectors of the largest."""
+"""The number of elements that LLVM computes in one iteration at most: four vectors of the largest."""
 
 _INTERLEAVED = 4
 """So many neighbours LLVM loads at most as parts of vectors along the loop around them."""
@@ -44,7 +44,7 @@ _INTERLEAVED = 4
 
 @dataclass(frozen=True)
 class StackContext:
-    """What is known about the whole program.
+    """Facts about the whole program.
 
     Attributes:
         symbol: The kernel of an instruction; of an element-wise one, the function of one element.
@@ -179,7 +179,7 @@ def emit_nest(
 def _placed(
     body: Body, axes: Sequence[int], inner: Callable[[Callable[[Shape], str]], None]
 ) -> Callable[[list[str]], None]:
-    """What `inner` writes for the indices of the loops over some axes."""
+    """Places the code of `inner` at the indices of the loops over some axes."""
 
     def place(indices: list[str]) -> None:
         known: dict[Shape, str] = {}

@@ -30,7 +30,7 @@ from glowpy.support.symbolic import Dim, Expr, Symbol, ceil_div, depends_on_symb
 __all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
 
 _TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
-"""Of floats; halves and codes are integers here, which kernels convert: not every target has instructions for that."""
+"""LLVM types of floats. Halves and codes are integers, which kernels convert: not every target computes with them."""
 
 _MAX_INTS = 16
 _SCOPE = "!scope"
@@ -309,7 +309,7 @@ class Body:
         self.units: Dim = 1
         """In how many units of work the function is called: see `split`."""
         self._head: list[str] = []
-        """What is computed from extents, before all else."""
+        """Lines that compute with extents, before all others."""
         self._numbers: dict[Dim | Symbol, str] = {}
         self._pointers: dict[Hashable, str] = {}
         self.loops_only = False
@@ -321,12 +321,12 @@ class Body:
         self._count = 0
 
     def at(self, inst: Instruction) -> None:
-        """What is written from now on belongs to `inst`."""
+        """Attributes the lines written from now on to `inst`."""
         self._line = self.lines[inst]
         self.first_line = self.first_line or self._line
 
     def follow(self, caller: Body) -> None:
-        """What is written from now on belongs where `caller` is."""
+        """Attributes the lines written from now on to the place where `caller` is."""
         self._line = caller._line
         self.first_line = self.first_line or self._line
 
@@ -509,7 +509,7 @@ class Body:
 
     @contextmanager
     def only_if(self, condition: str) -> Iterator[None]:
-        """What is written inside the `with` runs if a condition holds."""
+        """Runs the code written inside the `with` only if a condition holds."""
         self._count += 1
         then, out = f"then{self._count}", f"after{self._count}"
         self.line(f"br i1 {condition}, label %{then}, label %{out}")
@@ -522,7 +522,7 @@ class Body:
 
     @contextmanager
     def rounds(self, goes_on: Callable[[str], str]) -> Iterator[str]:
-        """What is written inside the `with` runs again and again while a condition of the i64 round holds; yields that.
+        """Repeats the code written inside the `with` while a condition of the i64 iteration number holds; yields that.
 
         After the `with`, it is the number of rounds.
         """
@@ -549,7 +549,7 @@ class Body:
 
     @contextmanager
     def returning_if(self, condition: str) -> Iterator[None]:
-        """What is written inside the `with` runs if a condition holds, and ends the function."""
+        """Runs the code written inside the `with` if a condition holds, and then returns from the function."""
         self._count += 1
         then, out = f"then{self._count}", f"else{self._count}"
         self.line(f"br i1 {condition}, label %{then}, label %{out}")

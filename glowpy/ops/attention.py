@@ -56,7 +56,7 @@ def _macs(n: LinearAttentionNode) -> int:
 
 @scratch(LinearAttentionNode)
 def _added(n: LinearAttentionNode) -> tuple[Type, ...]:
-    """What a step adds: a value for each sequence."""
+    """Returns the types of the addends of a step: a value for each sequence."""
     batch, _, _, width = n.value.type.shape
     return (n.value.type.with_shape((batch, width)),)
 

@@ -90,7 +90,7 @@ def _loop(inputs: list[Type], body: Ports, carried: int, room: Dim) -> tuple[Typ
 
 @irgen(LoopNode)
 def _generate_loop(g: IRGen, n: LoopNode) -> None:
-    """What is carried begins as a copy, which the body changes."""
+    """Copies the initial carried values to memory that the body changes, and creates the loop."""
     limit, keep, *inputs = (g.value(value) for value in n.inputs)
     carried = []
     for result, first in zip(n.results[: n.carried], inputs, strict=False):

@@ -127,7 +127,7 @@ class _Phase:
 
 
 def _phase(n: TransposedConvolutionNode, axis: int, residue: int) -> _Phase:
-    """That of the elements `residue`, `residue` + stride and so on.
+    """Computes the phase of the elements `residue`, `residue` + stride and so on.
 
     Element number stride * j + residue sums input[i] * filter[k] where stride * i + dilation * k is number + begin.
     """

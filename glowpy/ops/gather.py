@@ -144,7 +144,7 @@ def _infer_reducing(input: Type, indices: Type, updates: Type) -> Type:
 
 @interpret(ScatterInst)
 def _scatter(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor) -> None:
-    """Of several assignments to one row, numpy keeps the last."""
+    """Assigns rows; numpy keeps the last of several assignments to one row."""
     result.array[...] = input.array
     if input.array.shape[0]:
         result.array[_inside(indices, input.array.shape[0])] = updates.array

@@ -205,7 +205,7 @@ def _working(array: Array) -> Array:
 
 
 def _points(image: Array, corner: Array, size: Array, counts: Array, largest: bool) -> Array:
-    """What a bin is made of: a mean over points, or the largest of their weighted pixels. Those far outside are 0."""
+    """Computes a bin: a mean over points, or the largest of their weighted pixels. Points far outside are 0."""
     axes = []
     for i, count in enumerate(counts):
         steps = np.arange(count, dtype=corner.dtype) + corner.dtype.type(0.5)
@@ -301,7 +301,7 @@ def _columns_to_image(
     pads: Sequence[int],
     dilation: Sequence[int],
 ) -> None:
-    """Into an image with its pads, of which the inside is kept."""
+    """Adds columns up in a padded image; the result is the part inside the pads."""
     images, channels, *sizes = result.type.extents
     rank = len(kernels)
     spans = [(k - 1) * d + 1 for k, d in zip(kernels, dilation, strict=True)]

@@ -1,4 +1,4 @@
-"""What the types of an instruction's operands must be: what inference says of the node it was declared with.
+"""Type rules of instructions: operands have the types that inference finds for the node declared with an instruction.
 
 Instructions without a node, and those of typed nodes, whose result type cannot be inferred, have rules of their own.
 """

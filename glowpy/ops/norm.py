@@ -85,7 +85,7 @@ def _lower_batch_normalization(f: Function, n: BatchNormalizationNode) -> Operan
 def _differentiate_batch_normalization(
     f: Function, n: BatchNormalizationNode, g: NodeValue
 ) -> list[Operand | None]:
-    """With the statistics as inputs of their own, as in inference."""
+    """Differentiates with the statistics as inputs of their own, as in inference."""
     others = tuple(axis for axis in range(n.type.rank) if axis != n.axis)
 
     def total(value: Operand) -> Operand:

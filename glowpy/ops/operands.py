@@ -1,4 +1,4 @@
-"""What rules ask of operands: element kinds, axes, and arithmetic wide enough to be a reference."""
+"""Requirements of operands that rules share: element kinds, axes, and arithmetic wide enough to be a reference."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _lookup_table(result: Tensor, input: Tensor, table: Tensor) -> None:
 
 @verify(ConvolutionNode, FullyConnectedNode, MatMulNode)
 def _verify_product(n: Product) -> Iterator[str]:
-    """Of quantized operands: parameters for each output channel at most, and a bias in steps of the sums."""
+    """Checks quantized operands: parameters for each output channel at most, and a bias in steps of the sums."""
     data, weights = n.inputs[0].type, n.inputs[1].type
     if data.quant is None:
         return

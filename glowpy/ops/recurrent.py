@@ -157,7 +157,7 @@ _ACTIVATIONS: tuple[Callable[[Array, Array, Array], Array], ...] = (
 
 
 def _wide(tensor: Tensor) -> Array:
-    """What is computed with: halves in f32, and rounded when all steps are done."""
+    """Returns the elements to compute with: halves in f32, which are rounded when all steps are done."""
     return tensor.array.astype(np.float32) if tensor.type.kind.is_half else tensor.array
 
 

@@ -138,7 +138,7 @@ def _unique(
 
 
 def _ascending(column: Array) -> list[Array]:
-    """What a column is sorted by, the least first."""
+    """Returns the keys by which a column is sorted, the least significant first."""
     if column.dtype.kind != "f":
         return [column]
     missing = np.isnan(column)

@@ -293,7 +293,7 @@ def _infer_pad(input: Type, *, pads: Sequence[Dim], value: float) -> Type:
 
 
 def _kept(input: Type, pads: Sequence[Dim]) -> Type:
-    """What negative pads leave of `input`."""
+    """Returns the type of the part of `input` that negative pads leave."""
     begins, ends = pads[: input.rank], pads[input.rank :]
     shape = [
         size + least(b, 0) + least(e, 0)

@@ -34,7 +34,7 @@ __all__ = ["interpolated", "is_smooth", "knots"]
 _ROUGH = (
     CeilNode, FloorNode, LogNode, ReciprocalNode, RoundNode, ShrinkNode, SignNode, SqrtNode, ThresholdedReluNode,
 )  # fmt: skip
-"""What jumps, or has no slope near 0."""
+"""Functions that jump, or have no slope near 0."""
 
 _PARABOLAS = 256
 _WIDTH = 256
@@ -46,7 +46,7 @@ def is_smooth(node: Node) -> bool:
 
 
 def knots(type: Type) -> Array:
-    """What the first integer of each parabola, the one in its middle, and one beyond the last stand for, in f32."""
+    """Returns the numbers for the first and the middle integer of each parabola, and one beyond the last, in f32."""
     low, high = type.kind.limits
     steps = np.arange(low, high + 2, _WIDTH // 2, dtype=np.float32)
     steps -= np.float32(parameters(type).offsets[0])

@@ -1,4 +1,4 @@
-"""What is known of values when a network is compiled: the elements of constants and splats."""
+"""Values that are known when a network is compiled: the elements of constants and splats."""
 
 from __future__ import annotations
 

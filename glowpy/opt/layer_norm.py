@@ -86,7 +86,7 @@ def _alone(norm: LayerNorm) -> LayerNorm | None:
 
 
 def _standard_of(node: Node) -> LayerNorm | None:
-    """What `node` divides by its deviation, or multiplies with the reciprocal of it; the node itself is left out."""
+    """Finds the standardization that `node` ends with a division by the deviation; the node itself is left out."""
     standards = (_standard(node, numbers, divisor) for numbers, divisor in _quotients(node))
     return next((one for one in standards if one is not None), None)
 
@@ -100,7 +100,7 @@ def _with_known(node: AddNode | MulNode) -> tuple[NodeValue, NodeValue] | None:
 
 
 def _quotients(node: Node) -> list[tuple[NodeValue, NodeValue]]:
-    """What may be divided by what: numbers, and a root or the reciprocal of one."""
+    """Returns the possible pairs of numbers and divisor, where the divisor may be a root or the reciprocal of one."""
     if isinstance(node, DivNode):
         return [(node.lhs, node.rhs)]
     return [(node.lhs, node.rhs), (node.rhs, node.lhs)] if isinstance(node, MulNode) else []
@@ -144,7 +144,7 @@ def _standard(node: Node, numbers: NodeValue, divisor: NodeValue) -> LayerNorm |
 
 
 def _inverted(node: Node | None) -> NodeValue | None:
-    """What a node is the reciprocal of."""
+    """Returns the operand of a reciprocal; None for any other node."""
     if isinstance(node, ReciprocalNode):
         return node.input
     return node.rhs if isinstance(node, DivNode) and is_all(node.lhs, 1.0) else None
@@ -152,7 +152,7 @@ def _inverted(node: Node | None) -> NodeValue | None:
 
 @dataclass(frozen=True)
 class _Mean:
-    """What a mean is of, along which axes, and the nodes that compute it."""
+    """A mean: its operand and axes, and the nodes that compute it."""
 
     operand: NodeValue
     axes: tuple[int, ...]
@@ -175,7 +175,7 @@ def _mean_of(value: NodeValue) -> _Mean | None:
 
 
 def _reshaped(value: NodeValue, nodes: list[Node]) -> NodeValue:
-    """What is reshaped to `value`, perhaps several times; these nodes are added."""
+    """Returns the value before the reshapes that lead to `value`, perhaps several; appends these to `nodes`."""
     while isinstance(value.node, ReshapeNode):
         nodes.append(value.node)
         value = value.node.input

@@ -73,7 +73,7 @@ class Moves:
         self._frames: dict[Value, tuple[Shape, Shape]] = {}
         """The frame and its strides, in elements of what the moved buffer is a view of."""
         self._inherited: dict[Value, set[Pair]] = {}
-        """What moved buffers need of the buffer they are in."""
+        """Pairs that buffers moved into another one require of that buffer."""
 
     def possible(
         self,

@@ -86,13 +86,13 @@ GRAPH_DEFAULT: tuple[GraphPass, ...] = (
     FoldCallsPass(),
     HoistInvariantsPass(),
 )
-"""What the recipe runs before and after lowering, round and round until nothing changes."""
+"""Passes that the recipe runs before and after lowering, repeatedly until nothing changes."""
 
 CALLS: tuple[GraphPass, ...] = (FoldCallsPass(),)
-"""What the recipe runs on every function that calls others before any of them is optimized, so that these know more."""
+"""Passes that the recipe runs first, on every function that calls others, so that all later passes know more."""
 
 QUANTIZED: tuple[GraphPass, ...] = (SplitProductsPass(), LowerQuantizedPass())
-"""What writes quantized arithmetic out, once, after the first round of optimizing and before lowering."""
+"""Passes that lower quantized arithmetic, run once, between the first optimization and the lowering."""
 
 IR_DEFAULT: tuple[IRPass, ...] = (
     PeepholePass(),
@@ -107,10 +107,10 @@ IR_DEFAULT: tuple[IRPass, ...] = (
     ShrinkLifetimesPass(),
     StackPass(),
 )
-"""What the recipe runs on the IR, in order. Only the last two care where allocs and deallocs stand.
+"""Passes that the recipe runs on the IR, in order. Only the last two depend on where allocs and deallocs stand.
 
-A slice or transposition that is written in place is none any more; what is written in place can be inserted or
-transposed in place, as one buffer.
+The order matters: a slice or transposition disappears when its result is written in place, and a buffer that was
+written in place can then be inserted or transposed in place as a whole.
 """
 
 GRAPH_PASSES: dict[str, GraphPass] = {

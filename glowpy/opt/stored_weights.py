@@ -1,4 +1,4 @@
-"""What becomes of known integers that only floats are computed with: weights of products stay stored."""
+"""Turns known integers into floats where only floats are computed with; weights of products stay stored."""
 
 from __future__ import annotations
 

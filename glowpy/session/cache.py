@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _Entry:
-    """What its owner, the thread that creates it, compiles.
+    """A function that its owner, the thread that creates the entry, compiles.
 
     Attributes:
         owner: The thread.
@@ -151,13 +151,13 @@ class Specialisations(Generic[K]):
 
     @property
     def keys(self) -> list[K]:
-        """What is compiled, or is being compiled, the least recently used first."""
+        """Returns the keys of all functions, compiled or being compiled, the least recently used first."""
         with self._lock:
             return list(self._entries)
 
     @property
     def functions(self) -> list[CompiledFunction]:
-        """What is compiled, the least recently used first."""
+        """Returns the compiled functions, the least recently used first."""
         with self._lock:
             outcomes = [entry.outcome for entry in self._entries.values()]
         return [outcome for outcome in outcomes if isinstance(outcome, CompiledFunction)]

@@ -47,7 +47,7 @@ MOST_PROGRAMS = 64
 """More programs are not prepared: some dimension turned out to be one that each extent is compiled for."""
 _MOST_CORNERS = 64
 _MOST_PAIRED = 6
-"""Of at most so many dimensions, each two are tried together."""
+"""The number of dimensions up to which all pairs of them are tried."""
 _SWEPT = 1 << 14
 """So many extents of each dimension are looked at, the lowest; and as many of the highest."""
 _COMBINED = 1 << 12
@@ -66,7 +66,7 @@ _PIECE = re.compile(r"\s*([0-9]{1,10})(?:\s*\.\.\s*([0-9]{1,10}))?\s*")
 
 @dataclass(frozen=True)
 class CompileEvent:
-    """That a session has compiled something, or found it in the cache.
+    """Event: a session has compiled something, or found it in the cache.
 
     Attributes:
         model: How messages call the model.
@@ -92,7 +92,7 @@ class CompileEvent:
 
 @dataclass
 class Gate:
-    """What a session and its parts tell of compilations, and whether they may compile.
+    """Listener for the compilations of a session and its parts, and permission to compile.
 
     Attributes:
         listener: Who hears of them.
@@ -206,7 +206,7 @@ def prepared(
     fits: Callable[[Shapes], bool],
     compile: Callable[[Plan, Shapes], object],
 ) -> Assumptions:
-    """What is assumed of dimensions once there is code for all that a model allows within some ranges.
+    """Compiles for everything that a model allows within some ranges; returns the assumptions about dimensions then.
 
     Args:
         ranges: The ranges.
@@ -461,7 +461,7 @@ def _pieces(name: str, value: object) -> Iterator[Bounds]:
 
 
 def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
-    """What options say: `batch=1..32`, `batch=1,2..32`, `total=past+seq`. Raises UserError."""
+    """Parses the ranges in options: `batch=1..32`, `batch=1,2..32`, `total=past+seq`. Raises UserError."""
     ranges: dict[str, Range] = {}
     for text in texts:
         name, separator, value = text.partition("=")

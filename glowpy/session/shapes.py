@@ -16,7 +16,7 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What one compilation takes the inputs' shapes to be.
+    """Shapes of the inputs that one compilation is for.
 
     Attributes:
         shapes: Of every input.

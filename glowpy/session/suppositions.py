@@ -135,7 +135,7 @@ def supposed_outputs(
 def _found_otherwise(
     function: CompiledFunction, shapes: Shapes, outputs: Mapping[str, Array]
 ) -> dict[str, int]:
-    """What a run has found that is not what was supposed when its network was compiled."""
+    """Returns the extents that a run has found to differ from those supposed when its network was compiled."""
     types = function.inputs | {port.name: port.type for port in function.state_ports}
     extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
     counts = {name: outputs.get(count_output(name)) for name in function.supposed}
@@ -161,7 +161,7 @@ def void(
 
 @final
 class Suppositions:
-    """What is supposed of extents that elements decide, by name. Not for several threads at once.
+    """Suppositions about extents that elements decide, by name. Not safe for use by several threads at once.
 
     Attributes:
         inputs: Those whose elements decide them, by name.
@@ -247,7 +247,7 @@ class Suppositions:
         return True
 
     def dims(self, few: Constants, dims: Mapping[str, Dim]) -> dict[str, Dim]:
-        """What is supposed where `few` is 0 or 1, and dimensions of inputs are `dims`."""
+        """Returns the supposed extents where `few` are 0 or 1, and dimensions of inputs are `dims`."""
         supposed = {name: symbol(name, low, high) for name, (low, high) in self._bounds.items()}
         for name, meanings in self._meanings.items():
             fitting = [known for known in meanings if known <= few]
@@ -274,7 +274,7 @@ class Suppositions:
 
     @property
     def summary(self) -> dict[str, str]:
-        """What is supposed, by name: `0..512`, `2*batch`."""
+        """Summarizes the suppositions, by name: `0..512`, `2*batch`."""
         texts = {
             name: f"{low}.." if high == UNBOUNDED else f"{low}..{high}"
             for name, (low, high) in self._bounds.items()

@@ -1,4 +1,4 @@
-"""What symbolic integers are made of: symbols, quotients that do not divide evenly, the least or greatest of several.
+"""Atoms of symbolic integers: symbols, quotients that do not divide evenly, the least or greatest of several.
 
 Their operands are expressions of `support.symbolic`, which has the arithmetic.
 """
@@ -52,7 +52,7 @@ class Quotient:
 
     @property
     def parts(self) -> tuple[Dim, ...]:
-        """What it is computed of."""
+        """The dimensions that it is computed from."""
         return self.dividend, self.divisor
 
     @property
@@ -73,7 +73,7 @@ class Quotient:
         return f"div({self.dividend},{self.divisor})"
 
     def number(self, extents: Mapping[str, int]) -> int:
-        """What it is for these extents."""
+        """Returns its value for these extents."""
         return at_extents(self.dividend, extents) // at_extents(self.divisor, extents)
 
 
@@ -86,7 +86,7 @@ class Extreme:
 
     @property
     def parts(self) -> tuple[Dim, ...]:
-        """What it is computed of."""
+        """The dimensions that it is computed from."""
         return self.choices
 
     @property
@@ -103,14 +103,14 @@ class Extreme:
         return f"{self.name}({','.join(map(str, self.choices))})"
 
     def number(self, extents: Mapping[str, int]) -> int:
-        """What it is for these extents."""
+        """Returns its value for these extents."""
         return (min if self.name == "min" else max)(
             at_extents(dim, extents) for dim in self.choices
         )
 
 
 Atom: TypeAlias = Symbol | Quotient | Extreme
-"""What sums of products are made of."""
+"""Factors of the products in an expression."""
 
 
 def lowest(dim: Dim) -> int:

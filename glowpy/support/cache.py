@@ -1,4 +1,4 @@
-"""What is kept on disk between processes. Every entry proves that it is whole, or it is not there.
+"""Cache on disk that processes share. Every entry proves that it is whole, or it counts as absent.
 
 An entry is one file: the payload, which thus begins on a page and can be mapped, then a footer with the format's
 version, the payload's length, and the XXH3-128 of payload and name. An entry without this proof is a miss, whatever
@@ -57,8 +57,8 @@ __all__ = [
 ]
 
 Kind = Literal["bitcode", "code", "digest", "peaks", "program", "target", "tuning", "weights"]
-"""What entries are: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, what
-code for this machine depends on, what was measured of products, packed weights."""
+"""Kinds of entries: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, the
+identity of code for this machine, measurements of products, packed weights."""
 
 _Content = TypeVar("_Content")
 
@@ -72,7 +72,7 @@ _HUGE = 1 << 21
 weights that are read once in a run are read a seventh faster than in pages of 4 KiB."""
 
 _MADV_POPULATE_READ = 22
-"""Of Linux 5.14 and later; `mmap` does not name it."""
+"""Advice of Linux 5.14 and later; `mmap` does not name it."""
 
 _WRITTEN_TOGETHER, _SYNCED_TOGETHER = 64, 8
 
@@ -119,7 +119,7 @@ def mapped(key: Key) -> memoryview | None:
 
 
 def _used(key: Key, take: Callable[[BinaryIO, str], _Content]) -> _Content | None:
-    """What `take` makes of an entry that is there and whole; its use is noted."""
+    """Reads an entry that is there and whole by `take`, and records the use."""
     folder = cache_folder()
     if folder is None:
         return None

@@ -168,7 +168,7 @@ def set_cache_limit(limit: int) -> None:
 
 
 def cache_files(folder: Path) -> Iterator[CacheFile]:
-    """What lies in a folder of the cache, in no order; nothing where there is no folder.
+    """Yields the files in a folder of the cache, in no order; nothing where there is no folder.
 
     Raises OSError where the folder cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What processors there are, and how many this process may use: as far as its control groups let it."""
+"""Processors of this machine, and how many of them this process may use according to its control groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def processor_name() -> str:
-    """What the system calls the processor."""
+    """Returns the system's name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -59,7 +59,7 @@ def _limits(line: str, groups: Path) -> Iterator[float]:
 
 
 def _read(file: Path) -> str:
-    """What a file says; nothing where there is none."""
+    """Reads a file as text; empty where there is none."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

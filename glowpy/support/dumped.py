@@ -26,35 +26,37 @@ DOMAIN = "org.glowpy"
 """The domain of the operators."""
 
 DECLARATIONS = "glowpy.declarations"
-"""Of the graph: its symbols, and its placeholders, variables and constants, each with its name in the file."""
+"""Key of a graph's symbols, and its placeholders, variables and constants, each with its name in the file."""
 
 TYPES = "glowpy.types"
-"""Of a node: the types of its results."""
+"""Key of the types of a node's results."""
 
 PREDICATE = "glowpy.predicate"
-"""Of a node whose last input is its predicate."""
+"""Key that marks a node whose last input is its predicate."""
 
 SAVED = "glowpy.output"
-"""Of a save: the storage that it writes."""
+"""Key of the storage that a save writes."""
 
 NUMBERED = "."
 """Between a mnemonic and the number of the function that is the body: overloads, which ONNX has, few runtimes know."""
 
 CONSTANTS = "glowpy.constants"
-"""Of a node that calls functions: how many of its last inputs are constants that these read."""
+"""Key of the number of a calling node's last inputs that are constants which the called functions read."""
 
 CALLED = "@"
-"""What the name of a function begins with that nodes call, as in dumps."""
+"""First character of the names of functions that nodes call, as in dumps."""
 
 INITIAL = "glowpy.initial"
-"""Of the graph, in every file that glowpy writes: the initial values of variables, one a line. That is the name of the
-input that the variable is in the file, and random numbers as in text, or a tensor of the file that no node reads."""
+"""Key of the initial values of a graph's variables, one a line, in every file that glowpy writes.
+
+A line has the name of the input that the variable is in the file, and random numbers as in text, or the name of a
+tensor of the file that no node reads."""
 
 TAKES = "glowpy.takes"
-"""Of such a function: the storages that its inputs are, by the names that dumps have."""
+"""Key of the storages that are the inputs of such a function, by the names that dumps have."""
 
 GIVES = "glowpy.gives"
-"""Of such a function: the storages that its outputs are."""
+"""Key of the storages that are the outputs of such a function."""
 
 FUNCTIONS = "glowpy.functions"
-"""Of the graph: the names of all functions, in the order of the module."""
+"""Key of the names of all functions, in the order of the module."""

@@ -95,7 +95,7 @@ class FrozenError(UserError):
 
 
 class NoRoomError(UserError):
-    """What is planned for the bounds of dimensions is more than there is memory for."""
+    """Raised where the memory planned for the bounds of dimensions is more than there is."""
 
 
 class ResourceError(UserError):

@@ -29,14 +29,14 @@ _PACKAGES = frozenset(
         *("onnx", "platformdirs", "rich", "xxhash", "yaml"),
     ]
 )
-"""What is imported while networks are opened and compiled."""
+"""Packages that are imported while networks are opened and compiled."""
 
 _PATIENCE = 60.0
 """Seconds that a fork waits at most, for all locks together: LLVM compiles one function of a network in less."""
 
 
 class Told(Protocol):
-    """What is to know that it is in the child of a fork."""
+    """Object that is notified in the child of a fork."""
 
     def forked(self) -> None:
         """Is called in the child before anything else runs there."""
@@ -104,7 +104,7 @@ _told: dict[int, ReferenceType[Told]] = {}
 _foreign: list[AbstractContextManager[object]] = []
 _forking = threading.RLock()
 _pending: list[Lock] = []
-"""What the thread that forks has taken."""
+"""Locks that the forking thread has taken."""
 
 
 def _remember(things: dict[int, Any], thing: object) -> None:

@@ -10,7 +10,7 @@ __all__ = ["imported"]
 
 @final
 class _Imported:
-    """What a module has under a name, as an attribute of a class and of its instances."""
+    """Descriptor for an object of a module that is imported at the first access."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name

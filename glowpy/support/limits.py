@@ -21,13 +21,13 @@ _SHORT_OF = {
     errno.ENFILE: "files that may be open on this machine",
 }
 _NO_THREAD = "can't start new thread"
-"""What Python says in a RuntimeError."""
+"""Message of Python's RuntimeError when no thread can be started."""
 LIMIT_ERRORS = (MemoryError, OSError, RuntimeError)
-"""What may be about what the machine has no more of."""
+"""Errors that may be about exhausted resources of the machine."""
 
 
 def of_limits(error: BaseException) -> ResourceError | None:
-    """What an error means for users, if it is about what the machine has no more of."""
+    """Translates an error for users, if it is about an exhausted resource of the machine."""
     match error:
         case MemoryError():
             what, why = "memory", str(error)

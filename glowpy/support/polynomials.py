@@ -49,7 +49,7 @@ def _joined(atoms: tuple[A, ...], others: tuple[A, ...]) -> tuple[A, ...]:
 def divided(
     dividend: Iterable[Term[A]], divisor: tuple[Term[A], ...]
 ) -> tuple[tuple[Term[A], ...], tuple[Term[A], ...]]:
-    """What divides evenly, divided, and the rest: long division by the first term.
+    """Divides with remainder, by long division by the first term; returns quotient and remainder.
 
     A constant that is divided by a constant leaves less than that.
     """

@@ -10,7 +10,7 @@ __all__ = ["ProcessBound"]
 
 
 class ProcessBound:
-    """What neither `copy` nor `pickle` takes."""
+    """Base of objects that neither `copy` nor `pickle` takes."""
 
     __slots__ = ()
 

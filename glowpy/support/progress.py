@@ -1,4 +1,4 @@
-"""What long work says about how far it is.
+"""Progress reports of long work.
 
 Whoever works calls `report`; whoever wants to know wraps the work in `reporting`. In between nothing is handed on: any
 stage, in any layer, can report, and costs next to nothing where nobody listens.

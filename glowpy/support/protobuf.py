@@ -9,7 +9,7 @@ _BYTES = 2
 
 
 def field_header(number: int, length: int) -> bytes:
-    """What field `number` begins with, if it has so many bytes."""
+    """Encodes the header of field `number` with a content of this length."""
     return _varint(number << 3 | _BYTES) + _varint(length)
 
 

@@ -1,4 +1,4 @@
-"""What has to be known of symbolic extents and does not follow from their bounds: as records, and as errors.
+"""Facts about symbolic extents that do not follow from their bounds but are needed: as records, and as errors.
 
 A compilation that cannot go on raises an error, whose `need` is a record of what would get it further. Whoever called
 answers that by what it compiles for next; nobody writes to errors.
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Need:
-    """What a compilation has to know to get further.
+    """Knowledge that a compilation needs to get further.
 
     Attributes:
         why: What needs it, as a sentence.
@@ -85,7 +85,7 @@ class UndecidedError(UserError):
 
     @property
     def need(self) -> Need:
-        """What would get the compilation further that has raised this."""
+        """The need that this error leaves, which the compilation has to know to get further."""
         message = self.diagnostics[0].message
         return Need(message, self.symbols, self.question, asked=self.asked)
 

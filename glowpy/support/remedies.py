@@ -1,4 +1,4 @@
-"""What dimensions have to be where their bounds leave something open that has to be known."""
+"""Remedies where the bounds of dimensions leave open what has to be known."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def remedied(error: UndecidedError, dims: Mapping[str, Dim]) -> dict[str, Dim]:
 
 
 def remedy(error: UndecidedError) -> dict[str, Dim]:
-    """What one symbol has to be: what others are, a multiple, or more than its bound; none if nothing helps."""
+    """Finds a remedy for one symbol: an expression of others, a multiple, or a higher bound; empty if there is none."""
     question = error.question
     if question is None:
         return {}
@@ -130,7 +130,7 @@ def known_from(left: Dim, right: Dim, one: Symbol, highest_low: int) -> int | No
 
 
 def divisors(dim: Dim, one: Symbol) -> list[int]:
-    """What the quotients in a sum that depend on a symbol are divided by, in ascending order."""
+    """Returns the divisors of the quotients in a sum that depend on a symbol, in ascending order."""
     terms = dim.terms if isinstance(dim, Expr) else ()
     quotients = [atom for atoms, _ in terms for atom in atoms if isinstance(atom, Quotient)]
     numbers = {q.divisor for q in quotients if one.name in symbols_of([q.dividend])}
@@ -138,7 +138,7 @@ def divisors(dim: Dim, one: Symbol) -> list[int]:
 
 
 def _solved_for(difference: Dim, name: str) -> Dim | None:
-    """What a symbol is where a difference is 0, if that is a sum in which it occurs once, by itself."""
+    """Solves for a symbol the equation that a difference is 0, if that is a sum with the symbol once, by itself."""
     if not isinstance(difference, Expr):
         return None
     factor = 0

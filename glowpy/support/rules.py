@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Rules(Generic[F]):
-    """What to do for each class of one kind.
+    """Table of rules, one for each class of a kind.
 
     `@verify(ConvolutionNode)` adds a rule, `verify[type(node)]` reads it, and raises InternalError if there is none:
     who declared the class has forgotten it. A table stands beside the

@@ -224,7 +224,7 @@ def ceil_div(extent: Dim, step: Dim) -> Dim:
 
 
 def likely_extent(dim: Dim) -> int:
-    """What a dimension is for the likely extents."""
+    """Returns the value of a dimension for the likely extents."""
     return dim if isinstance(dim, int) else _number(_replaced(dim, lambda one: one.likely))
 
 
@@ -323,7 +323,7 @@ def _reduced(dividend: Expr, divisor: Dim) -> tuple[Dim, Dim] | None:
 
 
 def _divided(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
-    """What divides evenly, divided, and the rest."""
+    """Divides with remainder; returns quotient and remainder."""
     whole, rest = divided(_terms(dividend), _terms(divisor))
     return _sum(whole), _sum(rest)
 

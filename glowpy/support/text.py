@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Attr = bool | Dim | float | str | tuple[Dim, ...] | tuple[float, ...]
-"""What an attribute of a node or an instruction may be."""
+"""Types of the attributes of nodes and instructions."""
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n]+|//[^\n]*)"
@@ -53,11 +53,11 @@ _FUNCTIONS: dict[str, Callable[..., Dim]] = {
     "max": greatest,
     "min": least,
 }
-"""What the text of an expression calls by name."""
+"""Functions that the text of an expression may call, by name."""
 
 
 def symbol_name(text: str) -> str:
-    """What a symbol is called in texts, for a dimension that a model may call anything."""
+    """Returns the name in texts of a symbol, for a dimension that a model may call anything."""
     word = re.sub(r"\W", "_", text, flags=re.ASCII)
     if re.match(r"[A-Za-z_]", word) and word not in _TAKEN:
         return word

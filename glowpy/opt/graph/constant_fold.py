@@ -63,7 +63,7 @@ class ConstantFoldPass(GraphPass):
         return True
 
     def _foldable(self, f: Function) -> dict[Node, None]:
-        """What is known, but for results that are too large and read by what is not."""
+        """Returns the nodes to fold: the known ones, except those with large results that unknown nodes read."""
         memory: dict[Node, int] = {}
         large: set[Node] = set()
         for node in f.topological():

@@ -73,7 +73,7 @@ class FoldBatchNormPass(RewritePass):
 
     @rule
     def fold_normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
-        """Into the layer before a normalization along channels."""
+        """Folds a normalization along channels into the layer before it."""
         layer = _layer(n)
         if layer is None:
             return None
@@ -87,7 +87,7 @@ class FoldBatchNormPass(RewritePass):
 
     @rule_where(lambda schema: schema.algebra.affine is not None)
     def fold_arithmetic(self, f: Function, n: Node, why: Why) -> Replacement:
-        """Into the layer before an operation with a constant for each channel."""
+        """Folds an operation with a constant for each channel into the layer before it."""
         layer, affine = _layer(n), n.SCHEMA.algebra.affine
         if layer is None or affine is None:
             return None
@@ -146,7 +146,7 @@ def _scaled(tensor: Tensor, *affine: F64) -> Tensor:
 
 
 def _layer(n: Node) -> _Layer | None:
-    """What computes the first input of `n`, if weights make its channels, and they are what `n` changes."""
+    """Returns the layer that computes the first input of `n`, if the channels that `n` changes come from weights."""
     node = n.inputs[0].node
     if node is None or not n.type.kind.is_float or n.type != node.type:
         return None

@@ -1,4 +1,4 @@
-"""What moves numbers that are stored in blocks of integers moves the integers."""
+"""Moves numbers that are stored in blocks of integers by moving the integers."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
 
 
 def _table(f: Function, n: QuantizeNode, unary: Unary, stored: NodeValue) -> Replacement:
-    """What a function gives for all integers of 8 bits, as it is computed for them."""
+    """Creates a table of a function's results for all integers of 8 bits."""
     if stored.type.kind not in BYTES or n.type.kind not in BYTES:
         return None
     if parameters(stored.type).axis is not None or parameters(n.type).axis is not None:
@@ -335,7 +335,7 @@ def _scalar(f: Function, value: NodeValue) -> NodeValue:
 
 
 def _aligned(f: Function, n: QuantizeNode, source: Node) -> Replacement:
-    """What moves or chooses elements of several operands, all in the result's scale."""
+    """Moves or chooses elements of several operands, all in the result's scale."""
     stored, plain = _stored_data(source), source.SCHEMA.plain
     whole = parameters(n.type).axis is None and len(source.results) == 1
     if stored is None or not whole or len(source.inputs) - len(plain) == 1:

@@ -45,7 +45,7 @@ class FoldSplatPass(RewritePass):
 
     @rule_where(_moves_one)
     def fold(self, f: Function, n: Node, why: Why) -> Replacement:
-        """What moves a splat is a splat: its value is a number, which no type changes."""
+        """Replaces a moved splat by a splat: its value is a number, which no type changes."""
         del why
         source = n.inputs[0].node
         if not isinstance(source, SplatNode):

@@ -55,7 +55,7 @@ class FoldTransposePass(RewritePass):
 
 
 def merge(f: Function, above: TransposeNode, n: TransposeNode) -> NodeValue | Node:
-    """What does the work of `above` and of `n`, which stands below it."""
+    """Merges two transposes, of which `n` reads `above`, into one or none."""
     shuffle = compose(above.shuffle, n.shuffle)
     if is_identity(shuffle):
         return above.input

@@ -1,4 +1,4 @@
-"""What every round of a loop computes alike."""
+"""Moves computations that every iteration of a loop repeats unchanged out of the loop."""
 
 from __future__ import annotations
 

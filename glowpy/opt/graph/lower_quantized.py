@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 _EXACT = (AbsNode, AddNode, ClipNode, DivNode, MulNode, NegNode, ReluNode, SubNode)
-"""What IEEE 754 defines to the last bit; of others a table is made, once, when the network is compiled."""
+"""Operators that IEEE 754 defines to the last bit; others become a table, made when the network is compiled."""
 
 
 _Sum = AvgPoolNode | ReduceAddNode | ReduceMeanNode
@@ -88,7 +88,7 @@ _NO_RECIPROCAL = 2.0**-128
 """The largest scale without a reciprocal in f32."""
 
 _WIDE_BITS = 30
-"""Of powers for results of 16."""
+"""The number of bits that powers have for results of 16 bits."""
 
 
 def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
@@ -300,7 +300,7 @@ class LowerQuantizedPass(RewritePass):
 
     @rule
     def sum(self, f: Function, n: AddNode | SubNode, why: Why) -> Replacement:
-        """Of scaled numbers, rounded by itself: a processor's product and sum in one step would give other bits."""
+        """Rounds a sum of scaled numbers by itself: a fused product and sum of the processor would give other bits."""
         if n.type.kind is not ElemKind.F32 or n.type.quant is not None:
             return None
         if not any(_is_scaled(value) for value in n.inputs):
@@ -346,7 +346,7 @@ def _steps(f: Function, n: Node, value: NodeValue) -> NodeValue:
 
 
 def _numbers(f: Function, n: Node, value: NodeValue) -> NodeValue:
-    """What stored integers stand for."""
+    """Returns the numbers that stored integers stand for."""
     scale = known_parameter(f, n, "scale", scales_of(value.type).astype(np.float32))
     return f.create_scale(f"{n.name}_number", _steps(f, n, value), scale).result
 
@@ -502,7 +502,7 @@ def _squares(f: Function, n: LayerNormalizationNode, integers: NodeValue) -> Nod
 
 
 def all_numbers(type: Type) -> Array:
-    """What the integers of 8 bits of a type stand for, from the lowest to the highest, in f32."""
+    """Returns the numbers that the 8-bit integers of a type stand for, from the lowest to the highest, in f32."""
     low, high = type.kind.limits
     steps = np.arange(low, high + 1, dtype=np.float32) - np.float32(parameters(type).offsets[0])
     return np.asarray(steps * np.float32(parameters(type).scales[0]))

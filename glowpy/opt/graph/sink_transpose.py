@@ -147,7 +147,7 @@ def _transposed(f: Function, n: Node, moved: Node, shuffle: Sequence[int]) -> No
 
 
 def _placed(values: Sequence[int], shuffle: Sequence[int]) -> tuple[int, ...]:
-    """What lists in `values` say of transposed dimensions, said of the dimensions before the transpose."""
+    """Reorders lists in `values`, with one element for each transposed dimension, for the untransposed dimensions."""
     back, rank = inverse(shuffle), len(shuffle)
     lists = range(0, len(values), rank) if rank else ()
     return tuple(values[begin + axis] for begin in lists for axis in back)
@@ -167,7 +167,7 @@ def _rebuilt(
 def _all_untransposed(
     f: Function, n: Node, values: Sequence[NodeValue], shuffle: Sequence[int], why: Why
 ) -> list[Operand] | None:
-    """What stands for `values`, inputs of `n`, among untransposed ones; None if that costs a transpose."""
+    """Returns untransposed operands in the place of `values`, inputs of `n`; None if that costs a transpose."""
     makers = [_untransposed(f, value, shuffle) for value in values]
     if None in makers or len(shuffle) != n.type.rank:
         why.no("not all inputs are transposed alike")

@@ -63,7 +63,7 @@ class DeadStorePass(IRPass):
 
 
 class _Inserts:
-    """What is inserted into one buffer before somebody reads it."""
+    """Insertions into one buffer before it is read."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -83,7 +83,7 @@ class _Inserts:
 
 
 def _step(inst: Instruction, needed: set[Value], inserts: dict[Value, _Inserts]) -> None:
-    """What is needed before `inst`, from what is needed after it."""
+    """Updates the values needed after `inst` to those needed before it."""
     for ref in inst.operands:
         if ref.access is Access.OUT and ref.value.type.size == ref.value.base.type.size:
             needed.discard(ref.value.base)
