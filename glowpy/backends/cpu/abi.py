@@ -1,4 +1,4 @@
-"""What a bundle and the program that loads it agree about. Imports neither LLVM nor the code generator."""
+"""Interface between a bundle and the program that loads it. Imports neither LLVM nor the code generator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMAT = 1
 
 
 class Status(IntEnum):
-    """What an entry point returns."""
+    """Results of an entry point."""
 
     OK = 0
     MISSING_AREA = 1
@@ -23,7 +23,7 @@ class Status(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says, in words."""
+        """The meaning of the status, in words."""
         return _MEANINGS[self]
 
 

@@ -65,7 +65,7 @@ def _verify(n: _Attention) -> Iterator[str]:
 
 
 def _shapes(types: dict[str, Type]) -> Iterator[str]:
-    """What the shapes of operands of rank 4 have to do with each other."""
+    """Yields mismatches between the shapes of operands of rank 4."""
     batch, heads, queries, depth = types["query"].shape
     _, shared, _, keys = types["key"].shape
     width = types["value"].shape[3]

@@ -76,7 +76,7 @@ class CpuBackend(Backend):
 
     @cached_property
     def compiler(self) -> Compiler:
-        """What compiles for the target."""
+        """The compiler for the target."""
         from glowpy.backends.cpu.compiler import Compiler  # noqa: PLC0415 - LLVM and all passes
 
         return Compiler(self.options, self.libraries)
@@ -93,7 +93,7 @@ class CpuBackend(Backend):
 
     @property
     def tuned(self) -> Sequence[Tuned]:
-        """What is known of the products of the networks that were compiled with the option `tune`."""
+        """Measurements of the products of networks that were compiled with the option `tune`."""
         return self.compiler.tuned
 
     @property
@@ -102,7 +102,7 @@ class CpuBackend(Backend):
         return self.compiler.tuned_busy
 
     def unsupported(self, operation: Operation) -> str:
-        """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
+        """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""
         return self.compiler.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
@@ -129,7 +129,7 @@ class CpuBackend(Backend):
         return self.compiler.post_lowering()
 
     def explained(self, program: Program) -> Iterator[Explanation]:
-        """What was decided about the products of a program that this backend has compiled."""
+        """Yields the decisions about the products of a program that this backend has compiled."""
         return self.compiler.explained(program)
 
     def emit(self, program: Program, form: str) -> str:
@@ -208,7 +208,7 @@ class CpuBackend(Backend):
         return self._workers
 
     def _shared_rounds(self, *, use_cache: bool) -> RunRounds:
-        """What runs rounds of loops, of all functions that this backend compiles."""
+        """Returns the runner of loops' iterations, shared by all functions that this backend compiles."""
         if self._rounds is None:
             from glowpy.backends.cpu.rounds import load_rounds  # noqa: PLC0415 - most have none
 

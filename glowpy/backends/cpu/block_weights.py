@@ -96,7 +96,7 @@ def pack_integers(matrix: Array, bits: int, block: int) -> Iterator[Array]:
 
 
 def unpack_integers(packed: Array, depth: int, columns: int) -> Array:
-    """What `pack_integers` packed, [K, N] in i8."""
+    """Restores the matrix that `pack_integers` packed: [K, N] in i8."""
     blocks, steps, block = packed.shape
     rows = packed.transpose(1, 0, 2).reshape(steps, blocks * block)[:, :columns]
     if packed.dtype == np.int8:

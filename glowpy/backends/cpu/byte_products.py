@@ -100,7 +100,7 @@ class _Images:
 
     @property
     def offset(self) -> int:
-        """What lies outside the images."""
+        """The stored integer outside the images."""
         return parameters(self.input.type).offsets[0]
 
 
@@ -272,7 +272,7 @@ class ByteProducts:
     def _computed_convolution(
         self, f: Function, n: ConvolutionNode, images: _Images, type: Type
     ) -> NodeValue:
-        """With a filter that is computed: rare, so a number at a time. Its sums are a product with ones."""
+        """Handles a computed filter, which is rare, one number at a time. Its sums are a product with ones."""
         filter = _plain(f, n, _in_i8(f, n, n.filter))
         if len(n.kernels) == 3:
             filter = f.create_transpose(n.name, filter, (0, 2, 3, 1, 4)).result
@@ -361,7 +361,7 @@ class ByteProducts:
         lhs: NodeValue,
         right: Operand,
     ) -> Operand:
-        """What the offset of the left side adds to each column: it times the sum of the column's weights."""
+        """Computes the addend of each column for the left side's offset: it times the sum of the column's weights."""
         *batch, depth, columns = n.rhs.type.shape
         shape = (*batch, 1, columns)
         constant = n.rhs.constant
@@ -381,7 +381,7 @@ class ByteProducts:
 
 
 def _plain(f: Function, n: Node, value: NodeValue) -> NodeValue:
-    """What is stored, as integers."""
+    """Returns the stored elements as plain integers."""
     if value.type.quant is None:
         return value
     return f.create_relabel(n.name, Type(value.type.kind, value.type.shape), value).result
@@ -487,7 +487,7 @@ def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
 
 
 def _padded(f: Function, n: Node, value: NodeValue, more: Dim, group: int = 1) -> NodeValue:
-    """With so many more channels at the end of each group, which stand for zero."""
+    """Appends this many channels, which stand for zero, to the end of each group."""
     if more == 0:
         return value
     *outer, channels = value.type.shape

@@ -61,7 +61,7 @@ def entry_name(program: Program) -> str:
 
 @dataclass(frozen=True)
 class CodeOptions:
-    """What the modules hold besides the network.
+    """Options for the contents of modules besides the network.
 
     Attributes:
         entry: How the entry points behave.
@@ -143,7 +143,7 @@ def _network_texts(
 
 
 def _works(programs: Sequence[Program], variant: Variant) -> Callable[[Instruction], Work]:
-    """What tells the work of each instruction that has a kernel."""
+    """Returns a function that computes the work of each instruction that has a kernel."""
 
     def alone(inst: Instruction) -> Work:
         return work_of(inst, variant.machine_for(inst.operands[0].value.type.kind).lanes)

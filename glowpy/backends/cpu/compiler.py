@@ -1,4 +1,4 @@
-"""What the CPU backend compiles with: kernels, passes, strategies and LLVM, for one target.
+"""Compiler of the CPU backend: kernels, passes, strategies and LLVM, for one target.
 
 All of it is imported when something has to be compiled: a network that is in the cache needs none of it.
 """
@@ -108,7 +108,7 @@ class Compiler:
 
     @property
     def tuned(self) -> Sequence[Tuned]:
-        """What is known of the products of the networks that were compiled with the option `tune`."""
+        """Measurements of the products of networks that were compiled with the option `tune`."""
         return self.chooser.results if isinstance(self.chooser, Tuner) else ()
 
     @property
@@ -117,7 +117,7 @@ class Compiler:
         return self.chooser.busy if isinstance(self.chooser, Tuner) else 1.0
 
     def unsupported(self, operation: Operation) -> str:
-        """What the kernel libraries, compiled for this processor, hold; and weights packed for another."""
+        """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""
         return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
@@ -182,7 +182,7 @@ class Compiler:
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())
 
     def explained(self, program: Program) -> Iterator[Explanation]:
-        """What was decided about the products of a program that this backend has compiled."""
+        """Yields the decisions about the products of a program that this backend has compiled."""
         tuner = self.chooser if isinstance(self.chooser, Tuner) else None
         return explain(
             program,
@@ -274,7 +274,7 @@ class Compiler:
         return function
 
     def _tuner(self, seconds: float) -> Tuner:
-        """What measures products. Raises UserError if that cannot be here, and for no number of seconds."""
+        """Creates the tuner that measures products. Raises UserError where there can be none, and for bad `seconds`."""
         if not seconds >= 0:
             raise UserError(f"tune: expected at least 0 seconds, got {seconds:g}")
         if self.options.target:
@@ -318,7 +318,7 @@ class Compiler:
 
 
 def counter_of(target: CpuTarget, timed: Timed) -> Counter:
-    """What tells the time: by the wall a counter that costs a few cycles to read.
+    """Returns the counter that tells the time: for the wall clock, one that costs a few cycles to read.
 
     Raises UserError for a processor that has no counter for programs, and a system without clocks of threads.
     """

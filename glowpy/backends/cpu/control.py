@@ -22,19 +22,19 @@ __all__ = ["CONSTANTS", "TABLE", "Callees", "callee_symbol", "emit_call"]
 
 _BYTES = Type(ElemKind.U8, ())
 CONSTANTS = WeightVar("<constants>", _BYTES, Mutability.MUTABLE)
-"""What stands for the constants among the memory that a function works on."""
+"""Stand-in for the constants in the memory that a function works on."""
 TABLE = WeightVar("<table>", _BYTES, Mutability.MUTABLE)
-"""What stands for the table."""
+"""Stand-in for the table."""
 
 
 def callee_symbol(network: str, name: str) -> str:
-    """What a function that others call is called in machine code."""
+    """Returns the symbol in machine code of a function that others call."""
     return f"{network}.call.{name}"
 
 
 @dataclass(frozen=True)
 class Callees:
-    """What the calls of a function need to know.
+    """Facts that the calls of a function depend on.
 
     Attributes:
         network: The name of the network's entry point.

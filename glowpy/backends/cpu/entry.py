@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 Counter = Literal["", "readcyclecounter", "readsteadycounter", "clock_gettime"]
-"""What tells the time: one of LLVM's intrinsics, or the thread's clock, by a function of the system."""
+"""Counters of time: one of LLVM's intrinsics, or the thread's clock, by a function of the system."""
 
 _BOUND_AREAS = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
 """Parameters of `NAME_bound`, and of functions that others call."""

@@ -24,13 +24,13 @@ from glowpy.support.symbolic import Dim, ceil_div, highest
 __all__ = ["emit_epilogue"]
 
 _SIMPLE = AddInst | SubInst | MulInst | MaxInst | MinInst
-"""What needs hardly a register."""
+"""Instructions that need hardly a register."""
 
 _NEAR_BYTES = 1 << 18
-"""Of what is larger, little is found in the first two caches."""
+"""The size above which little of a memory is found in the first two caches."""
 
 _LINE_BYTES = 64
-"""What a prefetch fetches."""
+"""The number of bytes that one prefetch fetches."""
 
 
 def emit_epilogue(
@@ -94,7 +94,7 @@ def emit_epilogue(
 
 
 class _Environment:
-    """What the caller of a kernel hands to its epilogue: pointers to memory, and numbers of the same size."""
+    """Environment that the caller hands to a kernel's epilogue: pointers to memory, and numbers of the same size."""
 
     def __init__(self, caller: Body) -> None:
         self.caller = caller
@@ -153,7 +153,7 @@ class _Chain:
 
     @property
     def far(self) -> list[Value]:
-        """What comes from memory, each element once, and is not likely to be in a near cache."""
+        """Values that come from memory, each element once, and are not likely to be in a near cache."""
         own = {inst.operands[0].value.place for inst in self.run.members}
         read = [ref.value for inst in self.run.following for ref in inst.operands[1:]]
         return [
@@ -264,7 +264,7 @@ class _Lines:
                 body.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
     def arguments(self, written: Value, read: Value | None, step: Dim) -> list[str]:
-        """What `libjit_tile_fetching` takes for a tile of `written`, and of `read` in the same way."""
+        """Returns the arguments of `libjit_tile_fetching` for a tile of `written`, and of `read` in the same way."""
         body, dim, size = self.body, self.body.module.dim, written.type.kind.size
         (distance,) = (item.split()[1] for item in self.environment.numbers(body, [step]))
         ends = [

@@ -23,7 +23,7 @@ _MACHINES = {
 """Other names of architectures, as LLVM calls them in triples."""
 
 _SYSTEMS = {"linux": "linux", "darwin": "darwin|macos", "win32": "windows"}
-"""What triples call the system that Python calls by the key."""
+"""Names of systems in triples, by Python's names."""
 
 _CPU_INFO = Path("/proc/cpuinfo")
 

@@ -21,7 +21,7 @@ from glowpy.support.symbolic import Dim, Symbol, symbol
 __all__ = ["Image"]
 
 _ELEMENTS = "elements"
-"""What the head says of an initial value that comes after the object files."""
+"""Word in the head for an initial value that comes after the object files."""
 
 
 @final

@@ -85,7 +85,7 @@ class Callbacks:
     most: int = 0
 
     def prepare(self) -> list[str]:
-        """What the network's function begins with."""
+        """Returns the lines at the beginning of the network's function."""
         dim = self.module.dim
         lines = [f"  %operands = alloca [{max(self.most, 16)} x ptr]"]
         if self.instrument == "table":

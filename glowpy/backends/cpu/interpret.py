@@ -1,4 +1,4 @@
-"""What the CPU backend's own instructions mean: the plain product over unpacked weights.
+"""Reference semantics of the CPU backend's own instructions: the plain product over unpacked weights.
 
 Products of 8-bit integers are those of what is stored, and what lies outside an image is a number of theirs.
 """
@@ -264,7 +264,7 @@ def _attention(
     clears_nan: bool,
     **decision: int,
 ) -> None:
-    """With the whole matrix of scores."""
+    """Computes attention with the whole matrix of scores."""
     del work, decision
     served = query.type.extents[1] // key.type.extents[1]
     scores = np.matmul(query.array, np.repeat(key.array, served, 1)) * np.float32(scale)

@@ -219,7 +219,7 @@ class JitFunction(CompiledFunction):
 
     @contextmanager
     def _observing(self, numbers: Iterable[int]) -> Iterator[_ObservedRun]:
-        """What the observer sees in a run inside the `with`, during which it may run other code."""
+        """Provides the observer's view of a run inside the `with`, during which the observer may run other code."""
         outer = getattr(self._observed, "run", None)
         run = _ObservedRun(lambda: self._instructions_at(self._named(numbers)))
         self._observed.run = run

@@ -1,4 +1,4 @@
-"""What code for this machine depends on, as a compilation has found it out: LLVM need not be asked again.
+"""Remembers the identity of code for this machine that a compilation has found out: LLVM need not be asked again.
 
 What is remembered is an entry of the cache, named after all that the answer follows from: the processor as the system
 describes it, this package, the sources of the kernels, and the files that say which LLVM there is.
@@ -26,7 +26,7 @@ _VARYING = frozenset({"cpu MHz", "bogomips", "BogoMIPS", "processor", "core id",
 
 
 def known_code_identity(options: CpuOptions) -> str:
-    """What `Compiler.code_identity` is for these options, here; empty where that is not known."""
+    """Returns `Compiler.code_identity` for these options, here; empty where that is not known."""
     key = _key(options)
     payload = None if key is None else read(key)
     return "" if payload is None else payload.decode()
@@ -52,7 +52,7 @@ def _key(options: CpuOptions) -> Key | None:
 
 @cache
 def _processor() -> str:
-    """What the system says of the first processor, but for what changes; empty where it says nothing."""
+    """Returns the system's description of the first processor, without what changes; empty where there is none."""
     try:
         with _CPU_INFO.open("rb") as file:
             first = file.read(_FIRST).decode(errors="replace").partition("\n\n")[0]

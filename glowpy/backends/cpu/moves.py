@@ -29,7 +29,7 @@ from glowpy.support.symbolic import Dim, highest, is_at_most
 __all__ = ["Move", "emit_move", "move_of"]
 
 _UNITS = {kind.size: kind for kind in (ElemKind.U8, ElemKind.U16, ElemKind.U32, ElemKind.U64)}
-"""What elements are moved as: their bits, whatever they mean."""
+"""Kinds as which elements are moved: their bits, whatever they mean."""
 
 _SHORT = 1 << 12
 """Bytes of a row that a loop of vectors copies sooner than a call does."""
@@ -55,7 +55,7 @@ class Move:
 
 
 def move_of(inst: Instruction) -> Move | None:
-    """What an instruction moves; None where a kernel does better, or where it moves nothing."""
+    """Returns the move that an instruction is; None where a kernel does better, or where nothing is moved."""
     move = _move(inst)
     if move is None or any(not is_at_most(0, step) for step in move.out_of):
         return None

@@ -1,4 +1,4 @@
-"""What is done to and read from object files."""
+"""Edits and reads object files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the CPU backend can be told. Imports neither LLVM nor the code generator."""
+"""Options of the CPU backend. Imports neither LLVM nor the code generator."""
 
 from __future__ import annotations
 

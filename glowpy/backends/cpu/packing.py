@@ -49,7 +49,7 @@ def tile_lanes(weights: Type, lanes: int) -> int:
 
 
 def packed_shape(shape: Shape, block: int, dot: int = 1) -> Shape:
-    """What matrices [..., K, N] are when they are packed: [..., ceil(N / block), ceil(K / dot), block * dot]."""
+    """Returns the shape of packed matrices [..., K, N]: [..., ceil(N / block), ceil(K / dot), block * dot]."""
     *batch, depth, columns = shape
     return (*batch, ceil_div(columns, block), ceil_div(depth, dot), block * dot)
 

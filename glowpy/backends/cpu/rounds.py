@@ -67,7 +67,7 @@ _TABLES = {
     "number": 1,
     "table": 1,
 }
-"""What follows the words of the context, and of how many words an entry is."""
+"""Parts that follow the words of the context, and the number of words of an entry."""
 _COUNTED = ("found", "takes", "gives", "stacks", "saying", "checked", "tests")
 _WORDS = [
     *("entry", "constants", "activations"),
@@ -101,7 +101,7 @@ def load_rounds(identity: str, target: Callable[[], CpuTarget], *, use_cache: bo
 
 
 def _called(code: Functions, function: Callable[[int], int], context: int) -> int:
-    """What a function of some code returns; the code lives until then."""
+    """Calls a function of loaded code, and keeps the code alive until it returns."""
     del code
     return function(context)
 
@@ -117,7 +117,7 @@ def repetition_of(
     symbols: Sequence[Symbol],
     num_others: int,
 ) -> Repetition | None:
-    """What runs many rounds of a loop whose body is this function; None where each has to be a call of its own.
+    """Creates a repetition: many iterations of a loop with this body in one call; None where each needs its own.
 
     The entry point's table has the arrays of the placeholders `table`, then what `symbols` are if there are any, and
     then so many other addresses.
@@ -202,7 +202,7 @@ class Repetition:
         self.rooms = np.arange(2 * len(self.outs)).reshape(-1, 2) * _LEAST_ROOM
 
     def _taken(self) -> tuple[_Entries, _Entries, _Entries]:
-        """What a round takes; which extents say what symbols are, and which have to be something."""
+        """Returns the inputs of an iteration, the extents that define symbols, and the extents to check."""
         takes: _Entries = []
         saying: _Entries = []
         checked: _Entries = []
@@ -222,7 +222,7 @@ class Repetition:
         return takes, saying, checked
 
     def _given(self, most: Mapping[str, int]) -> tuple[_Entries, _Entries]:
-        """What a round gives, and its dimensions. `most` has the highest extents that it may find."""
+        """Returns the outputs of an iteration, and their dimensions. `most` has the highest extents to be found."""
         gives: _Entries = []
         dims: _Entries = []
         places = {port.placeholder: index for index, port in enumerate(self.ins)}
@@ -275,7 +275,7 @@ def _check(wiring: Wiring, ins: Sequence[Port], outs: Sequence[Port]) -> None:
 
 
 def _largest(dim: Dim, most: Mapping[str, int]) -> Dim:
-    """What a dimension is at most. Raises _Unfit where it is not known to grow with what is found."""
+    """Returns the largest extent of a dimension. Raises _Unfit where it is not known to grow with what is found."""
     if isinstance(dim, int) or symbols_of([dim]).keys().isdisjoint(most):
         return dim
     for atoms, factor in dim.terms:
@@ -458,7 +458,7 @@ class _Call:
             rounds.stacked[place].append(self._array(plan.givens[name], (count,), memory))
 
     def _array(self, given: int, count: tuple[int, ...], memory: Array) -> Array:
-        """What the last round has given, or so many rounds."""
+        """Returns an output of the last iteration, or one of `count` iterations, as an array."""
         type = self._plan.outs[given].type
         start = self._plan.starts["after"] + int(self._gives[given, 7])
         shape = self._words[start : start + len(type.shape)].tolist()

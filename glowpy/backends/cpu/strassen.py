@@ -132,7 +132,7 @@ def _left(lhs: Type) -> Iterator[str]:
 
 
 def _shapes(n: _Strassen) -> Iterator[str]:
-    """What shapes and the decision have to do with each other."""
+    """Yields mismatches of shapes with each other and with the decision."""
     problems = list(_left(n.lhs.type))
     if problems:
         yield from problems

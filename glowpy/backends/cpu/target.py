@@ -33,10 +33,10 @@ CODE_MODELS = {
     "wasm32": ("small",),
     "powerpc64le": ("small", "medium", "large"),
 }
-"""What LLVM knows for each family; another one would end the process."""
+"""Code models that LLVM knows for each family; another one would end the process."""
 
 _SYSTEMS = ("linux", "none", "wasi", "freebsd", "netbsd", "openbsd", "windows", "macos", "darwin")
-"""What may stand where a triple's vendor belongs."""
+"""Systems that may stand in the place of a triple's vendor."""
 
 _32_BIT = frozenset({"arm", "thumb", "thumb_soft", "riscv32", "wasm32"})
 

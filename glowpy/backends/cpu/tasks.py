@@ -51,7 +51,7 @@ def direct_call(
 
 
 def prepare_tasks(module: ModuleWriter, slot: int, calls: Sequence[Call]) -> list[str]:
-    """What a network's function begins with: it reads the table from `slot`, and makes room for a task's pointers."""
+    """Returns the first lines of a network's function, which read the table at `slot` and reserve a task's pointers."""
     most = max((len(call.memories) for call in calls if call.is_cut), default=-1)
     if most < 0:
         return []

@@ -1,4 +1,4 @@
-"""What the attributes of the CPU backend's own products have to keep to, so that a text with others is refused."""
+"""Verifies the attributes of the CPU backend's own products, so that a text with wrong ones is refused."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _outside(
 
 
 def tile_problems(pixels: int, vectors: int) -> Iterator[str]:
-    """What is wrong with the size of a tile."""
+    """Yields problems of the size of a tile."""
     for name, number, most in (
         ("tile_pixels", pixels, MAX_PIXELS),
         ("tile_vectors", vectors, MAX_VECTORS),
@@ -276,7 +276,7 @@ def misfit(operation: Operation, variant: Variant) -> str:
 def _product_misfit(
     operand: str, operation: Operation, variant: Variant, *, several: bool = True
 ) -> str:
-    """Of an operand that is packed for tiles; whose blocks may be `several` for each of them."""
+    """Explains the misfit of an operand that is packed for tiles, each of which may have `several` of its blocks."""
     type, vectors = operation.types[operand], operation.attrs["tile_vectors"]
     whole = variant.machine_for(type.kind).lanes
     lanes = tile_lanes(type, whole) if several else whole

@@ -65,7 +65,7 @@ _POINTS = {
 
 
 class Matrices(NamedTuple):
-    """What is done along one axis.
+    """Matrices of the transformations along one axis.
 
     Attributes:
         spread: [patch, patch], for the pixels of a patch.
@@ -194,7 +194,7 @@ def _verify(n: _Winograd) -> Iterator[str]:
 
 
 def _patch(n: _Winograd) -> Iterator[str]:
-    """What patch, kernel, and shapes have to do with each other."""
+    """Yields mismatches between patch, kernel, and shapes."""
     if len(n.kernels) != 2 or len(n.patch) != 2 or len(n.pads) != 4 or n.input.type.rank != 4:
         yield f"expected images, and a patch and kernels in height and width, got {n.input.type}"
         return
@@ -219,7 +219,7 @@ def _patch(n: _Winograd) -> Iterator[str]:
 
 
 def _groups(n: _Winograd) -> Iterator[str]:
-    """What the channels of a group have to do with the packed filter."""
+    """Yields mismatches between the channels of a group and the packed filter."""
     channels, inputs = n.result.type.shape[3], n.input.type.shape[3]
     if any(isinstance(count, int) and count % n.group for count in (channels, inputs)):
         yield f"expected channels that are a multiple of group, {n.group}, got {inputs} and {channels}"

@@ -24,7 +24,7 @@ _FUNCTIONS = {
     "destroy": "void (ptr)",
     "run": "void (ptr, ptr, ptr, {dim})",
 }
-"""What libjit/src/workers.c defines, with the types of result and arguments."""
+"""Functions that libjit/src/workers.c defines, with the types of result and arguments."""
 
 _EXTERNAL = {
     "pthread_create": "i32 (ptr, ptr, ptr, ptr)",
@@ -45,7 +45,7 @@ _EXTERNAL = {
     "free": "void (ptr)",
     "getpid": "i32 ()",
 }
-"""What it takes from the C library of this process."""
+"""Functions that it takes from the C library of this process."""
 
 _LINE_BYTES = 64
 

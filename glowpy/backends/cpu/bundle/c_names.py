@@ -9,7 +9,7 @@ __all__ = ["member_name", "problem_with", "problem_with_network"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PREFIXES = ("libjit_", "glowpy_", "__")
-"""What the names of glowpy's kernels and types, and of compilers, begin with; in capitals as well."""
+"""Prefixes of the names of glowpy's kernels and types, and of compilers; in capitals as well."""
 
 _KEYWORDS = """
 alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case catch
@@ -21,7 +21,7 @@ struct switch synchronized template this thread_local throw true try typedef typ
 union unsigned using virtual void volatile wchar_t while xor xor_eq _Alignas _Alignof _Atomic _Bool _Complex
 _Generic _Imaginary _Noreturn _Static_assert _Thread_local
 """
-"""Of C and of C++."""
+"""Keywords of C and of C++."""
 
 _HEADERS = """
 algorithm any array assert atomic barrier bit bitset charconv chrono complex concepts ctype deque errno exception
@@ -32,7 +32,7 @@ stdatomic stdbool stdbit stdckdint stddef stdexcept stdint stdio stdlib stdnoret
 string_view strings system_error tgmath threads thread time tuple type_traits uchar unistd unordered_map
 unordered_set utility valarray variant vector version wchar wctype features stdc malloc alloca
 """
-"""Of the standard libraries: a header of that name in the folder of a bundle would be found first."""
+"""Headers of the standard libraries: one of that name in the folder of a bundle would be found first."""
 
 _FUNCTIONS = """
 abort abs acos acosh asin asinh atan atan2 atanh atexit atof atoi atol atoll bsearch calloc cbrt ceil clearerr clock
@@ -48,7 +48,7 @@ strrchr strspn strstr strtod strtof strtok strtol strtold strtoll strtoul strtou
 tmpfile tmpnam tolower toupper trunc ungetc vfprintf vprintf vsnprintf vsprintf wcstombs wctomb write open close
 link unlink send select accept connect bind listen environ stdin stdout stderr signgam j0 j1 jn y0 y1 yn gamma
 """
-"""Of the C library, and of POSIX where they are short words: the bundle's would be taken in their place."""
+"""Functions of the C library, and POSIX's short names: the bundle's would be taken in their place."""
 
 _TYPES = """
 FILE NULL EOF EDOM ERANGE BUFSIZ INFINITY NAN INT8_MIN INT16_MIN INT32_MIN INT64_MIN int8_t int16_t int32_t int64_t
@@ -62,7 +62,7 @@ ALIGNED option transfer constants mutable_area activations path mode data size d
 status align aligned dump instruction operands operand moment first last extents read_extent
 check_arguments
 """
-"""What main.c and NAME.debug.c call their own."""
+"""Names that main.c and NAME.debug.c define or use themselves."""
 
 _OBJECT_MACROS = "errno complex imaginary I"
 """Further words that stand for something else wherever they are in a program."""
@@ -72,11 +72,11 @@ _TAKEN = frozenset(" ".join((_KEYWORDS, _HEADERS, _FUNCTIONS, _TYPES, _EXAMPLE))
 
 
 _SIBLINGS = ("check_weights", "selftest", "config", "constants", "before", "after", "open_networks")
-"""What is visible in a bundle beside its networks: the suffixes of its name."""
+"""Symbols that a bundle exports besides its networks: the suffixes of its name."""
 
 
 def member_name(name: str) -> str:
-    """What a structure calls a member for which the model has this name, an identifier."""
+    """Returns the name of a structure's member for which the model has this name, an identifier."""
     return f"dim_{name}" if name in _NO_MEMBERS else name
 
 

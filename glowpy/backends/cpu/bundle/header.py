@@ -41,7 +41,7 @@ _PREDEFINED = {
     "wasm32": "defined(__wasm32__)",
     "powerpc64le": "defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)",
 }
-"""What C compilers define for each family of targets."""
+"""Conditions in terms of macros that C compilers define for each family of targets."""
 
 
 def header_text(layout: Layout, options: BundleOptions, family: str) -> str:
@@ -176,7 +176,7 @@ def _numbers(numbers: Mapping[str, int]) -> list[str]:
 
 
 _STATUS_OF_OPEN = (Status.OUT_OF_BOUNDS,)
-"""What only networks with extents return: headers of others are as they were before there were any."""
+"""Statuses that only networks with extents return: headers of others are as they were before there were any."""
 
 
 _PARALLEL_TYPES = """\
@@ -273,7 +273,7 @@ def _entry(
 
 
 def _kept(port: Symbol) -> str:
-    """What of a variable's memory a run reads and leaves."""
+    """Describes the part of a variable's memory that a run reads and leaves."""
     if port.variable is None:
         return ""
     return f"; a run reads {port.variable.type} at the beginning along each axis, and leaves {port.variable.following}"
@@ -318,7 +318,7 @@ def _extents(entry: Entry) -> Iterator[str]:
 
 
 def _parameters(macro: str, quant: Quant) -> Iterator[str]:
-    """What stored integers stand for: scale * (q - zero); of channels, one of each."""
+    """Defines the parameters of stored integers, which stand for scale * (q - zero); for channels, one of each."""
     scales = [f"{np.float32(scale)!s}f" for scale in quant.scales]
     zeros = [str(offset) for offset in quant.offsets]
     if quant.axis is None:

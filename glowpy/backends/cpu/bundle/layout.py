@@ -58,7 +58,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Extent:
-    """What every run of a network says of its dimensions, or finds: a symbol, and what C calls it."""
+    """Extent of a network's dimension that a run is given, or finds: a symbol, and its name in C."""
 
     name: str
     symbol: symbolic.Symbol
@@ -88,7 +88,7 @@ class Entry:
 
     @property
     def variables(self) -> tuple[Symbol, ...]:
-        """What outlives a run."""
+        """Symbols of the memory that outlives a run."""
         return tuple(symbol for symbol in self.symbols if symbol.role == "variable")
 
 

@@ -19,7 +19,7 @@ from glowpy.support.errors import UserError
 __all__ = ["MissingToolError", "c_compiler", "can_sanitize", "is_native", "link_shared", "runner"]
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-"""What finds reads and writes outside of objects, and undefined behaviour, in main.c."""
+"""Options to find reads and writes outside of objects, and undefined behaviour, in main.c."""
 
 _ZIG_TARGETS = {
     "x86_64": "x86_64-linux-gnu",
@@ -37,7 +37,7 @@ _TRAPS = "-fsanitize-trap=undefined"
 library for the target first, which takes longer than all else that it needs once."""
 
 _STATIC = "-static"
-"""What Debian and others add to the names of emulators that need no libraries, which run programs as well."""
+"""Suffix that Debian and others give to emulators that need no libraries, which run programs as well."""
 
 _EMULATORS = {
     "x86_64": "qemu-x86_64",
@@ -93,7 +93,7 @@ def c_compiler(triple: str, *, system: bool = True) -> list[str]:
 
 
 def runner(triple: str) -> list[str]:
-    """What stands in front of a program for the target to run it here: nothing, an emulator, or Node.
+    """Returns the command prefix that runs a program for the target here: nothing, an emulator, or Node.
 
     Raises MissingToolError if that is not installed.
     """

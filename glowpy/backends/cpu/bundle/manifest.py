@@ -29,7 +29,7 @@ _MACHINE_OPTIONS = (
     "optimize",
     "exact",
 )
-"""What of the backend's options a bundle depends on."""
+"""Options of the backend that a bundle depends on."""
 
 
 def fingerprint(

@@ -1,4 +1,4 @@
-"""What a bundle is made of."""
+"""Options of a bundle."""
 
 from __future__ import annotations
 

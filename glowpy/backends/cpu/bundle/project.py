@@ -250,7 +250,7 @@ def _usage(layout: Layout, prefix: str) -> str:
 
 
 def _names(layout: Layout, qualified: bool) -> list[str]:
-    """What arguments begin with."""
+    """Returns the prefixes that arguments may begin with."""
     names = []
     for entry in layout.entries:
         prefix = f"{entry.name}." if qualified else ""

@@ -46,7 +46,7 @@ class StoredBundle:
 
     @property
     def options(self) -> BundleOptions:
-        """What the bundle was made of."""
+        """The options that the bundle was made with."""
         return BundleOptions(**self.manifest["options"])
 
     @property
@@ -72,7 +72,7 @@ class StoredBundle:
 
 
 def stored_symbols(network: Mapping[str, Any]) -> list[Symbol]:
-    """What the entry point of a network, which a manifest describes, is told the extents of, or says, in this order."""
+    """Returns the symbols whose extents a network's entry point takes or finds, as its manifest lists them."""
     return [
         Symbol(str(extent["symbol"]), *(int(extent[field]) for field in ("low", "high", "likely")))
         for extent in network.get("extents", ())
@@ -125,7 +125,7 @@ def read_bundle(directory: Path) -> StoredBundle:
 
 
 def manifests(directory: Path) -> dict[Path, dict[str, Any]]:
-    """What the manifests in a folder hold, of whatever form; LoadError if its JSON files are all something else."""
+    """Reads the manifests in a folder, of whatever form; LoadError if its JSON files are all something else."""
     fields: dict[Path, dict[str, Any]] = {}
     wrong: list[LoadError] = []
     for path in sorted(directory.glob("*.json")):
@@ -139,7 +139,7 @@ def manifests(directory: Path) -> dict[Path, dict[str, Any]]:
 
 
 def _fields(path: Path) -> dict[str, Any]:
-    """What a manifest holds. Raises LoadError for any other file."""
+    """Reads a manifest. Raises LoadError for any other file."""
     try:
         fields = json.loads(path.read_bytes())
     except OSError as error:

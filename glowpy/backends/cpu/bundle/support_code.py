@@ -45,7 +45,7 @@ class Golden:
     extents: Extents = field(default_factory=dict)
 
     def type(self, port: Symbol) -> Type:
-        """That of an input or output in this run."""
+        """Returns the type of an input or output in this run."""
         array = self.outputs.get(port.weight, self.inputs.get(port.weight))
         if array is None:
             return type_at(port.type, self.extents)
@@ -94,7 +94,7 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
 
 
 def _hooks(options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
-    """What is called before and after each run of instructions: nothing, until whoever watches says what."""
+    """Defines the hooks called before and after each run of instructions, which do nothing until they are replaced."""
     own = f"{options.name}_unwatched"
     head = Head("void", own, "i32 %index, ptr %operands", "internal")
     yield f"{module.begin(head)}\n  ret void\n}}"

@@ -59,7 +59,7 @@ class _Reader:
 
 @dataclass
 class _Contents:
-    """What the sections say, before it is put together."""
+    """Contents of the sections, before they are put together."""
 
     imports: list[str] = field(default_factory=list)
     bodies: list[int] = field(default_factory=list)

@@ -51,7 +51,7 @@ class Bundle:
 
 
 def bundle_fingerprint(model: str, options: BundleOptions, backend: CpuBackend, makers: str) -> str:
-    """What the manifest of an up-to-date bundle says; `model` is the text of the module."""
+    """Returns the fingerprint in the manifest of an up-to-date bundle; `model` is the text of the module."""
     libraries = [hashlib.sha256(bitcode).hexdigest() for bitcode in backend.kernels.bitcode]
     return fingerprint(
         model,

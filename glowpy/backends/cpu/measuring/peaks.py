@@ -1,4 +1,4 @@
-"""What this machine reaches at best, measured: multiply-adds in registers, and bytes from every level of its caches.
+"""Peaks of this machine, measured: multiply-adds in registers, and bytes from every level of its caches.
 
 Three loops are made for the processor and timed: multiply-adds whose operands are in registers, reads and writes of
 memory of several sizes. What is read again after so many bytes comes from the cache that has room for as many: the
@@ -47,7 +47,7 @@ _LEAST_BUSY = 0.75
 """The part of the time for which each of several threads has to have a processor: a little goes into beginning."""
 
 _FILL = 1
-"""What memory holds before it is read: pages that nobody has written are one page of zeros, which a cache holds."""
+"""Element that fills memory before it is read: unwritten pages are all one page of zeros, which a cache holds."""
 
 _PASSED, _PASSINGS = 1 << 20, 31
 """Bytes that one processor writes and another one reads, and how often; the median counts."""

@@ -1,4 +1,4 @@
-"""What the runs of a program compute and move, and how long that takes at least on a machine whose peaks are known.
+"""Computes the work and traffic of a program's runs, and a lower bound of their time on a machine with known peaks.
 
 Only multiply-adds of products are counted as work, and what attention multiplies between its two products, where no
 bytes of the network's memory are moved: for whatever else a run computes, it moves bytes. What a run reads
@@ -91,7 +91,7 @@ def _strassen(inst: CpuStrassenInst) -> int:
 
 
 _direct_macs: Rules[Callable[[Any], int]] = Rules("direct macs of an instruction")
-"""What the direct algorithm needs for an instruction that has another one."""
+"""Rules for the multiply-adds of the direct algorithm for an instruction that has another one."""
 
 
 @_direct_macs(CpuWinogradInst)
@@ -162,7 +162,7 @@ class Move:
 
 
 _steps: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instruction")
-"""What an instruction whose shapes are known moves before and after its products, in scratch memory."""
+"""Rules for the moves in scratch memory before and after the products of an instruction of known shapes."""
 
 
 @_steps(CpuWinogradInst)
@@ -180,7 +180,7 @@ def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a run computes and moves.
+    """Work and traffic of a run.
 
     Attributes:
         index: The number of its head in the program.
@@ -226,7 +226,7 @@ class Effort:
         return max(self.computing(peaks, variant), self.moving(peaks))
 
     def bound(self, peaks: Peaks, variant: Variant) -> str:
-        """What decides that: `arithmetic` or `bytes`."""
+        """The resource that decides this bound: `arithmetic` or `bytes`."""
         busy = self.computing(peaks, variant) >= self.moving(peaks)
         return "arithmetic" if busy else "bytes"
 
@@ -268,7 +268,7 @@ def _counted(inst: Instruction, rules: Rules[Callable[[Any], int]]) -> int:
 
 
 def _places(program: Program) -> Mapping[str, object]:
-    """What tells the memory of buffers apart, by their names; those in registers have none.
+    """Identifies the memory of buffers, by their names; those in registers have none.
 
     Buffers that begin at the same byte of the activations are one: what was written there is there.
     """
@@ -280,7 +280,7 @@ def _places(program: Program) -> Mapping[str, object]:
 
 
 def _moves(run: Run, places: Mapping[str, object], touched: dict[object, int]) -> tuple[Move, ...]:
-    """What a run moves. `touched` has the bytes of what was touched, the last one last, then of this run too."""
+    """Computes the moves of a run, and adds its places to `touched`: bytes by place, the last touched one last."""
     sizes: dict[tuple[object, Access], int] = {}
     written: set[object] = set()
     for inst in run.members:
@@ -311,7 +311,7 @@ def _distance(place: object, touched: dict[object, int]) -> int:
 
 
 def _operands(inst: Instruction) -> Iterator[tuple[Value, Access, int]]:
-    """What an instruction reads, then what it writes, and how many bytes of it."""
+    """Yields the values that an instruction reads, then those that it writes, with the number of bytes."""
     if isinstance(inst, InsertTensorInst):  # the rest of the result stays as it is
         (size,) = static([inst.input.type.size])
         yield inst.input, "read", size

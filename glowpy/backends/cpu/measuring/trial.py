@@ -18,7 +18,7 @@ _MOST_BETWEEN = 64 << 20
 
 
 def timed_runs(compiled: CompiledFunction, between: int) -> Callable[[], float]:
-    """What runs a static network once and gives the seconds; before that it reads `between` bytes, and writes inputs.
+    """Returns a function that times one run of a static network, after reading `between` bytes and writing inputs.
 
     So weights come from where they come from in a network that has so many, and the input from a cache.
     """

@@ -48,13 +48,13 @@ _LEAST_SECONDS = 1.5
 """A product gets so much time at least, or none: to compile two ways takes about half of it."""
 _LEAST_TURNS, _MOST_TURNS = 5, 60
 _HOPELESS = 1.25
-"""What takes so many times as long as the best, after `_LEAST_TURNS`, is not run again."""
+"""The multiple of the best time from which a candidate is not run again after `_LEAST_TURNS`."""
 _NOISE = 0.03
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What is known of a product.
+    """Measurements of a product.
 
     Attributes:
         name: Of the first node that it is.
@@ -93,7 +93,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Record:
-    """What an entry says: the seconds of each way, and which is taken."""
+    """Record in the cache: the seconds of each way, and the index of the taken one."""
 
     seconds: tuple[float, ...]
     taken: int
@@ -104,7 +104,7 @@ class _Record:
 
     @classmethod
     def parse(cls, payload: bytes | None, ways: int) -> _Record | None:
-        """What an entry says; None if there is none, or it is about something else."""
+        """Parses an entry; None if there is none, or it is about something else."""
         try:
             fields = json.loads(payload or b"null")
             seconds, taken = tuple(map(float, fields["seconds"])), fields["taken"]
@@ -250,7 +250,7 @@ class Tuner(Chooser):
                 )  # fmt: skip
 
     def _known(self, key: Key, ways: int) -> _Record | None:
-        """What was measured, now or before."""
+        """Returns the record of a measurement in this process or an earlier one."""
         if key not in self._records:
             self._records[key] = _Record.parse(read(key), ways)
         return self._records[key]
@@ -320,6 +320,6 @@ def _key(identity: Sequence[str], n: Node, ways: Sequence[object]) -> Key:
 
 
 def _text(n: Node) -> str:
-    """What a node computes, whatever it is called."""
+    """Describes the computation of a node, without its name."""
     attrs = ", ".join(f"{name}={value}" for name, value in n.attrs.items())
     return f"{Operation.of_node(n)} {{{attrs}}}"

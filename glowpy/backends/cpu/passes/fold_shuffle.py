@@ -125,7 +125,7 @@ class _Shuffle:
         return np.arange(self.rows * self.cols).reshape(self.rows, self.cols).T.reshape(-1)
 
     def after(self, slots: Array) -> Array:
-        """What channels before it are after it."""
+        """Returns the channels after the shuffle for those before it."""
         return np.argsort(self.order)[slots]
 
 
@@ -215,7 +215,7 @@ def _is_known(n: ConvolutionNode) -> bool:
 
 
 def _laid_out(f: Function, shuffle: _Shuffle, slots: Array) -> NodeValue | None:
-    """What a shuffle reads with the channels in their slots, from who computes them; None if that cannot be."""
+    """Returns the shuffle's input, computed with its channels in these slots; None if that cannot be."""
     value = shuffle.transpose.input
     while (node := value.node) is not None and isinstance(node, ReshapeNode) and _is_private(node):
         value = node.input
@@ -231,7 +231,7 @@ def _laid_out(f: Function, shuffle: _Shuffle, slots: Array) -> NodeValue | None:
 
 
 def _rebuilt(f: Function, nodes: Sequence[Node], value: NodeValue, slots: Array) -> NodeValue:
-    """What `nodes`, the first one last, compute if their channels come from `slots`."""
+    """Rebuilds `nodes`, the first one last, for channels that come from `slots`."""
     for node in reversed(nodes):
         if isinstance(node, ConvolutionNode):
             value = _with_outputs(f, node, value, slots, slots.size)

@@ -153,7 +153,7 @@ class FuseAttentionPass(RewritePass):
 
 @dataclass(frozen=True)
 class _Weights:
-    """What meets the values.
+    """Weights by which the values are multiplied.
 
     Attributes:
         softmax: It, or what it is made of.
@@ -190,7 +190,7 @@ def _weights_of(value: NodeValue) -> _Weights | None:
 
 @dataclass(frozen=True)
 class _Mask:
-    """What is added to scores, or a condition that chooses between them and a number.
+    """A mask: a summand of scores, or a condition that chooses between them and a number.
 
     Attributes:
         value: It, with dimensions that may be 1 or missing.
@@ -205,7 +205,7 @@ class _Mask:
 
 @dataclass(frozen=True)
 class _Scores:
-    """What goes into softmax.
+    """Scores that are the input of softmax.
 
     Attributes:
         product: Queries times keys.
@@ -260,7 +260,7 @@ def _is_between_floats(node: ConvertNode) -> bool:
 
 
 def _scaled(node: Node | None) -> tuple[NodeValue, float] | None:
-    """What a node multiplies by a number, and the number."""
+    """Returns the value that a node multiplies by a number, and the number; None for other nodes."""
     if isinstance(node, MulNode):
         for value, factor in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
             number = _number(factor)
@@ -282,7 +282,7 @@ def _number(value: NodeValue) -> float | None:
 
 
 def _masked(node: Node | None) -> tuple[NodeValue, _Mask] | None:
-    """What a node masks, and how."""
+    """Returns the value that a node masks, and the mask; None for other nodes."""
     if isinstance(node, AddNode):
         for value, mask in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
             if value.type == node.type and _is_of_product(value):
@@ -370,7 +370,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Heads:
-    """What attention reads, of four dimensions each."""
+    """Operands of attention, of four dimensions each."""
 
     query: _Part
     key: _Part

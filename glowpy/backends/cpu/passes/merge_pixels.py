@@ -23,7 +23,7 @@ from glowpy.passes import RewritePass
 __all__ = ["MergePixelsPass"]
 
 _LEAST_GAIN = 0.8
-"""Of the steps that a convolution has, what may be left at most: its larger tiles are written in smaller pieces."""
+"""The highest share of a convolution's steps that may be left: its larger tiles are written in smaller pieces."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class _Member:
 
     @property
     def columns(self) -> int:
-        """Of the result."""
+        """The number of columns of the result."""
         (columns,) = static(self.weights.type.shape[-1:])
         return columns
 

@@ -411,7 +411,7 @@ def _winograd(
 
 
 def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:
-    """What a convolution is where it meets no input."""
+    """Returns the result of a convolution where it meets no input."""
     row = n.type.with_shape((*(1,) * (n.type.rank - 1), n.type.shape[-1]))
     return f.create_broadcast(n.name, n.type, f.create_reshape(n.name, row, n.bias)).result
 
@@ -479,7 +479,7 @@ def _derived(
     operation: str,
     compute: Callable[[Array], Array | Iterable[Array]],
 ) -> Constant:
-    """What `compute` makes of a constant: `operation`, of which the type says the rest."""
+    """Derives a constant from another by `compute`, which `operation` describes, together with the type."""
     tensor = Tensor.derived(type, operation, [source.tensor], compute)
     return f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
 

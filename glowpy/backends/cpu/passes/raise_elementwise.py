@@ -115,7 +115,7 @@ def _in_order(nodes: list[Node]) -> list[Node]:
 
 
 def _between(n: Node, nodes: list[Node], reshaped: NodeValue) -> list[NodeValue]:
-    """What nobody else may read."""
+    """Returns the values that no other node may read."""
     return [reshaped, *(node.result for node in nodes if node is not n)]
 
 

@@ -93,7 +93,7 @@ def _difference(f: Function, n: SaturateNode, steps: StepsNode) -> NodeValue:
 
 
 def _widened(f: Function, n: SaturateNode, part: str, value: NodeValue) -> NodeValue:
-    """What is stored, in i32."""
+    """Returns the stored integers, in i32."""
     type = value.type
     if type.quant is not None:
         value = f.create_relabel(f"{n.name}_{part}", Type(type.kind, type.shape), value).result

@@ -125,7 +125,7 @@ def _lies_in_planes(n: MaxPoolNode | AvgPoolNode) -> bool:
 
 
 def _along(f: Function, n: MaxPoolNode | AvgPoolNode, axis: int, value: NodeValue) -> NodeValue:
-    """What a window does along one dimension, along the first of `value`."""
+    """Pools along one dimension of the window, along the first of `value`."""
     kernels, strides, steps = ((of[axis], 1) for of in (n.kernels, n.strides, n.dilation))
     pads = (n.pads[axis], 0, n.pads[2 + axis], 0)
     if (*kernels, *strides, *pads) == (1, 1, 1, 1, 0, 0, 0, 0):

@@ -22,7 +22,7 @@ from glowpy.support.symbolic import ceil_div, static
 __all__ = ["SplitSumsPass"]
 
 _MOST_PRODUCTS = 1024
-"""Of a part of a sum, but where so few channels have more."""
+"""The number of products in a part of a sum at most, except where so few channels have more."""
 
 _STEP = 16
 """Channels of a part are a multiple of it: parts begin where lines of the cache do."""

@@ -18,7 +18,7 @@ from glowpy.support.symbolic import Dim
 __all__ = ["TurnPairsPass"]
 
 _Place = tuple[NodeValue, tuple[Dim, ...], tuple[int, ...]]
-"""What a slice is of, and its starts and steps."""
+"""Place of a slice: its operand, starts and steps."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _factors(value: NodeValue, type: Type) -> Iterator[tuple[NodeValue, NodeValu
 
 
 def _pairs_of(swapped: NodeValue) -> _Pairs | None:
-    """What a value has swapped, and negated the seconds of."""
+    """Finds the pairs that a value has swapped, with the second ones negated."""
     node, axis, adjoin = swapped.node, swapped.type.rank - 1, False
     if isinstance(node, ReshapeNode) and _is_private(node):
         node, axis, adjoin = node.input.node, axis + 1, True
@@ -123,7 +123,7 @@ def _pairs_of(swapped: NodeValue) -> _Pairs | None:
 
 
 def _unstacked(value: NodeValue) -> Node | None:
-    """What has got a last dimension of 1."""
+    """Returns the node whose result got a last dimension of 1; None for any other value."""
     node = value.node
     if isinstance(node, ReshapeNode) and node.type.shape == (*node.input.type.shape, 1):
         return node.input.node

@@ -97,7 +97,7 @@ def _is_summand(n: AddNode) -> bool:
 
 
 def _terms(n: AddNode) -> list[_Term]:
-    """What is added up, in order; nothing where some of it is anything else."""
+    """Returns the terms of a sum, in order; none where some of it is anything else."""
     terms: list[_Term] = []
     value = n.result
     while isinstance(node := value.node, AddNode):

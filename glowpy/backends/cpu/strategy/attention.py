@@ -21,14 +21,14 @@ _MOST_KEYS = 128
 
 _MOST_TILE = 14
 _VECTORS = 2
-"""Of queries in a group: as few as leave most registers for sums where each row takes a broadcast."""
+"""The number of vectors of queries in a group: as few as leave most registers for sums, whose rows take a broadcast."""
 
 _LEAST_UNITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionDecision:
-    """What was decided.
+    """Decisions about attention.
 
     Attributes:
         units: Parts of the work, each with scratch memory of its own.

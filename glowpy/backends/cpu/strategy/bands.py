@@ -15,10 +15,10 @@ _LARGE = 2
 fits would gain little."""
 
 _PART = 0.5
-"""Of that cache: the band before, some rows of which are kept, is in it as well."""
+"""The part of that cache for one band: the band before, some rows of which are kept, is in it as well."""
 
 _MOST_KEPT = 0.5
-"""Of the rows of a band, those that it takes from the one before: they are copied."""
+"""The largest part of a band's rows that it takes from the band before: they are copied."""
 
 _MOST_BANDS = 128
 """Each is code of its own, which takes time to compile. Of a very large image they leave the second-level cache."""
@@ -26,7 +26,7 @@ _MOST_BANDS = 128
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a convolution reads of one dimension.
+    """Window of a convolution along one dimension of its input.
 
     Attributes:
         size: Of the input.

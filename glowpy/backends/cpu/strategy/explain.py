@@ -1,4 +1,4 @@
-"""What was decided about the products of a program, and beside it what else there was: for people, and as JSON."""
+"""Explains the decisions about a program's products, with the alternatives: for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from glowpy.support.text import Attr
 __all__ = ["Explanation", "Row", "explain", "explanations_text"]
 
 _WIDTH, _JOINT = 160, "\xa0"
-"""Of the lines that say what a product is, and what keeps a name and its number on one of them."""
+"""The width of lines that describe a product, and the character that keeps a name and its number on one line."""
 
 _SHOWN = 6
 """Candidates of each product: the best ones."""
@@ -96,7 +96,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was decided about one product.
+    """Decisions about one product.
 
     Attributes:
         name: Of the instruction.
@@ -326,7 +326,7 @@ def _dim(attr: Attr) -> Dim:
 
 
 def _taken(problem: Problem, machine: Machine, result: Type) -> dict[str, Dim]:
-    """What the strategy decides, as attributes; lines for the likely extents."""
+    """Returns the strategy's decision, as attributes; lines for the likely extents."""
     best = choose(problem, machine)
     tile = {"tile_pixels": best.pixels, "tile_vectors": best.vectors}
     fetch = fetched_ahead(problem, machine, best, result)

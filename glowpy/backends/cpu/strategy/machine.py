@@ -1,4 +1,4 @@
-"""What the processors of a variant can do: the numbers that costs are made of, from libjit/variants.toml."""
+"""Capabilities of the processors of a variant: the numbers that costs are made of, from libjit/variants.toml."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Machine:
 
     @property
     def models(self) -> tuple[Machine, ...]:
-        """That of whole vectors, and where they are computed in halves, that of vectors of half as many lanes."""
+        """Returns the model of whole vectors, and that of half as many lanes where vectors are computed in halves."""
         return (self, self.model(self.lanes // 2)) if self.half_loads else (self,)
 
     def model(self, lanes: int) -> Machine:

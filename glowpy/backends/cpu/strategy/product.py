@@ -95,7 +95,7 @@ _OPEN_VECTORS = 2
 """Most vectors of a tile where the number of columns is symbolic."""
 
 WORTH_TRYING = 1.4
-"""What takes so many times as long as the best by the model is not worth measuring."""
+"""The multiple of the best modelled time from which a candidate is not worth measuring."""
 
 # The bounds of libjit/include/tile.h.
 MAX_PIXELS = 32
@@ -142,11 +142,11 @@ class Problem:
         return replace(self, most_vectors=_OPEN_VECTORS)
 
     def steps(self, machine: Machine) -> int:
-        """Of the inner loop, for one tile."""
+        """Returns the number of steps of the inner loop, for one tile."""
         return self.taps * ceil_div(self.depth, machine.dot)
 
     def weight_bytes(self, machine: Machine) -> int:
-        """Of one output channel."""
+        """Returns the number of bytes of one output channel's weights."""
         return self.steps(machine) * machine.lane_bytes
 
 
@@ -228,7 +228,7 @@ def matmul_problem(result: Sequence[int], depth: int, matrices: int) -> Problem:
 
 
 def preference(candidate: Candidate) -> tuple[float, int, int, int]:
-    """What the best candidate has the least of: cycles, then the most pixels and the fewest vectors."""
+    """Key of candidates, lowest for the best: cycles, then the most pixels and the fewest vectors."""
     return candidate.cycles, -candidate.pixels, candidate.vectors, -candidate.line
 
 

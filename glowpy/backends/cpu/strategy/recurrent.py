@@ -16,7 +16,7 @@ MAX_VECTORS = 8
 
 @dataclass(frozen=True, slots=True)
 class RecurrentDecision:
-    """What was decided.
+    """Decisions about a recurrent product.
 
     Attributes:
         packed: Vectors of a packed block, whatever the batch is: a model has its weights once.

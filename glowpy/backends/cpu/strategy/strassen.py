@@ -24,9 +24,9 @@ _SUM_CYCLES = 160.0
 _DIFFERENCES = 4
 """Quarters of the right side that are differences; each takes a step two reads and a write of its weights."""
 _IN_PLACE = 3
-"""Of the seven products those whose left side is a quarter as it lies, with rows of its whole depth."""
+"""The number of the seven products whose left side is a quarter as it lies, with rows of its whole depth."""
 _LEAST_GAIN = 0.975
-"""Of the direct algorithm's cycles. There are no more weights than it has, but it rounds less."""
+"""The share of the direct algorithm's cycles that is allowed. Weights are no fewer, but rounding is less."""
 _UNITS = 16
 """So many are enough for threads to share, and each has scratch memory of its own."""
 _ROOM = 4
@@ -78,7 +78,7 @@ def _cycles(decision: StrassenDecision) -> float:
 def strassen_ways(
     rows: int, depth: int, columns: int, machine: Machine
 ) -> tuple[StrassenDecision, ...]:
-    """What is best with each number of vectors; none where a depth is odd, or its half has less than a vector."""
+    """Returns the best decision for each number of vectors; none for an odd depth, or half of one below a vector."""
     half = depth // 2
     if depth % 2 or half < machine.lanes or machine.lanes < 2 or rows < 2 or not columns:
         return ()

@@ -1,4 +1,4 @@
-"""What kernels are told about their operands: dimensions that are one loop in memory are one dimension.
+"""Loops that kernels are told to walk: dimensions that are one loop in memory are one dimension.
 
 A convolution that looks at one pixel at a time takes an image, or a whole batch, as one long row of pixels; left sides
 that all meet one right side are one long matrix. Whether they do is decided here alone, for all extents of symbols at

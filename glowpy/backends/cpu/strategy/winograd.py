@@ -35,13 +35,13 @@ PATCHES = (4, 6, 8)
 _CYCLES_PER_POINT = 3.0
 """To spread or to collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
 _LEAST_GAIN = 0.9
-"""Of the direct algorithm's cycles. What is about as fast is better computed exactly, from fewer weights."""
+"""The share of the direct algorithm's cycles that is allowed: it is more exact, and has fewer weights."""
 _ALIKE = 1.05
 """Decisions that take so many times as long as the best are as good, if they have fewer weights."""
 _FROM_MEMORY = 0.6
 """Weights that no cache holds until the network is run again come at this part of `Machine.third_rate`."""
 _EXPOSED = 0.5
-"""Of the time to read weights, what is not hidden by products."""
+"""The part of the time to read weights that products do not hide."""
 _NEAR = 1.03
 """Tiles that cost so many times as much as the cheapest are tried, for units that are more alike."""
 _SECOND = 0.25
@@ -126,7 +126,7 @@ def winograd_ways(
     machine: Machine,
     direct: float,
 ) -> list[WinogradDecision]:
-    """What might be tried beside a direct algorithm: the best of each size of patch, and with half the slab."""
+    """Returns decisions to try beside a direct algorithm: the best of each size of patch, and with half the slab."""
     every = winograd_decisions(result, depth, kernels, group, machine)
     decisions = sorted(
         (one for one in every if one.cycles <= WORTH_TRYING * direct), key=lambda one: one.cycles
@@ -142,7 +142,7 @@ def winograd_ways(
 def winograd_decisions(
     result: tuple[int, ...], depth: int, kernels: tuple[int, ...], group: int, machine: Machine
 ) -> list[WinogradDecision]:
-    """What is best with each size of patch; none where a vector of channels cannot be read whole, or is one number."""
+    """Returns the best decision for each size of patch; none where channels are one number or no whole vectors."""
     if depth < machine.lanes or machine.lanes < 2 or prod(kernels) == 1 or not prod(result):
         return []
     return [_decide(result, depth, kernels, group, patch, machine) for patch in _patches(kernels)]

@@ -61,7 +61,7 @@ class TileFunction:
 
 @dataclass(frozen=True, slots=True)
 class PatchFunction:
-    """What is done with patches of one size before or after the products, as libjit/src/winograd.c calls it."""
+    """Transformation of patches of one size before or after the products, by the name in libjit/src/winograd.c."""
 
     kind: str
     patch: tuple[int, ...]
