@@ -61,7 +61,7 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What the options say.
+    """Options about accuracy: reports, comparison, and a search with a metric.
 
     Attributes:
         page: The file for a report; None for none.

@@ -122,7 +122,7 @@ def option_group(*options: Callable[[F], F], names: tuple[str, ...]) -> Callable
 
 
 def chosen_backend(ctx: click.Context) -> str:
-    """What --backend says on a command line that is not finished."""
+    """The backend of a command line that is still being typed."""
     option = next(param for param in ctx.command.params if param.name == "backend")
     return str(ctx.params.get("backend") or option.default)
 

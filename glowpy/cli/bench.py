@@ -217,7 +217,7 @@ def _plan(options: BenchOptions) -> Plan:
 
 
 def _backends(options: BenchOptions, plan: Plan) -> tuple[CpuBackend, CpuBackend]:
-    """What compiles models, and the same with a clock."""
+    """The backend that compiles models, and one that also measures instructions."""
     own = replace(options.cpu_options, threads=plan.threads)
     twin = replace(own, tune=None, timed=options.clock)
     name, settings = options.backend, options.settings
@@ -252,7 +252,7 @@ def _count(threads: int, clock: str) -> int:
 
 
 def _chosen_core(core: int | None, threads: int) -> int | None:
-    """What to pin the process to: several threads stay where they may be, unless a processor is named."""
+    """The core to pin the process to; several threads stay where they may be, unless a processor is named."""
     if core is not None and threads > 1:
         raise UserError("--core: expected one thread", note="leave out --core or --threads")
     if not hasattr(os, "sched_setaffinity"):

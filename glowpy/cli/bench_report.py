@@ -1,4 +1,4 @@
-"""What `glowpy bench` prints for people: the machine, the models, and their layers."""
+"""The report of `glowpy bench` for people: the machine, the models, and their layers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _row(result: Measured, peers: Sequence[str]) -> list[str]:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    """With four digits at least."""
+    """Formats milliseconds with at least four digits."""
     if seconds is None:
         return "-"
     return f"{seconds * 1e3:.3f}" if seconds >= 1e-3 else f"{seconds * 1e3:.4g}"

@@ -1,4 +1,4 @@
-"""What a shell offers after the Tab key for arguments and options whose values are more than a list of words."""
+"""Completions in a shell for arguments and options whose values are more than a list of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs that convert a network say of it: which nodes became something else, which did not, and why."""
+"""The report of verbs that convert a network: which nodes became something else, which did not, and why."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from glowpy.support.errors import UserError
 __all__ = ["DECIBELS", "convert"]
 
 DECIBELS = {ElemKind.F16: 30.0, ElemKind.BF16: 20.0}
-"""What every output of floats has at least: errors of a thirtieth and of a tenth."""
+"""The least decibels of every output of floats: errors of a thirtieth and of a tenth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class ConvertOptions(ModelOptions):
 
     @property
     def kind(self) -> ElemKind:
-        """What floats become."""
+        """The kind that floats are converted to."""
         return ElemKind(self.to)
 
     @property
@@ -176,7 +176,7 @@ def _lacking(f: Function, outputs: Mapping[str, Fidelity], limit: float) -> list
 
 
 def _samples(source: Source, inputs: str) -> list[Sample]:
-    """What --inputs says; else one random sample."""
+    """Reads the samples of --inputs; without that option, makes a random one."""
     if inputs:
         return [sample for _, sample in read_samples(inputs, source.ports, source.advice).all]
     rng = np.random.default_rng(0)

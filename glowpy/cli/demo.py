@@ -39,7 +39,7 @@ _SEED = 0
 
 
 class _Clock:
-    """What each stage took and did, in the order in which the stages began."""
+    """Times and notes of the stages, in the order in which they began."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -191,7 +191,7 @@ def _largest(outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> Dif
 
 
 def _figures(stages: Compilation, clock: _Clock) -> dict[str, object]:
-    """What the stages did, as numbers for programs; as notes for people it goes to the clock."""
+    """Figures of the stages for programs; writes notes for people to the clock."""
     plan, compiled, ir = stages.program.plan, stages.compiled, stages.ir
     weights = sum(tensor.type.size for tensor in stages.program.constants.values())
     cached, functions = clock.begun.get("compile", (0, 0))

@@ -148,7 +148,7 @@ def _write_onnx(stages: Compilation, stage: Stage, output: str) -> None:
 
 
 def _say_tuning(backend: Backend, stage: Stage) -> None:
-    """What --tune has found out, beside the text."""
+    """Prints what --tune has measured, beside the text."""
     tuned = tuning_of(backend)
     if tuned is not None and (tuned or stage is Stage.STRATEGY):
         click.echo(tuning_text(tuned), err=True)

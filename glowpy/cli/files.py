@@ -83,7 +83,7 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 
 def _load_numpy(path: str) -> Array | dict[str, Array]:
-    """What numpy reads from a .npy or .npz file, without unpickling anything."""
+    """Reads a .npy or .npz file by numpy, without unpickling anything."""
     try:
         with Path(path).open("rb") as file:
             content = np.load(file, allow_pickle=False)
@@ -144,7 +144,7 @@ def write_named_constants(path: str | Path, constants: Iterable[Constant]) -> No
 
 
 def read_named_constants(path: str) -> dict[str, Array]:
-    """What `write_named_constants` wrote, by name. Raises LoadError."""
+    """Reads the constants that `write_named_constants` wrote, by name. Raises LoadError."""
     arrays = read_arrays(path)
     named = {name[1:]: array for name, array in arrays.items() if name.startswith("%")}
     if arrays and not named:
@@ -177,7 +177,7 @@ def write_network(module: Module, output: str | None, blobs: str | None) -> None
 
 
 def read_constants(path: str) -> dict[str, Array]:
-    """What `write_constants` wrote. Raises LoadError if the elements are not those of their digest, or no numbers."""
+    """Reads what `write_constants` wrote. Raises LoadError if elements do not have their digest, or are no numbers."""
     arrays = read_arrays(path)
     for digest, array in arrays.items():
         try:

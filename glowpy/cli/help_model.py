@@ -62,7 +62,7 @@ def _spelled(port: Declared | HostInfo) -> str:
 
 
 def _print_hosted(ports: Ports) -> None:
-    """What to type for a model of which a session computes a part itself: its inputs say what extents are."""
+    """Prints options for a model of which a session computes a part: its inputs decide the extents."""
     numbers = {name: port for name, port in ports.items() if isinstance(port, Declared)}
     others = {name: port for name, port in ports.items() if isinstance(port, HostInfo)}
     given = [name for name, info in others.items() if must_be_given(info)]
@@ -81,7 +81,7 @@ def _print_hosted(ports: Ports) -> None:
 def _print_open(
     model: OnnxModel, inputs: Ports, open_dims: Sequence[str], pairs: Mapping[str, str]
 ) -> None:
-    """What to type for a model of numbers."""
+    """Prints options for a model of numbers."""
     if open_dims:
         given = _open_dims([port for name, port in inputs.items() if name not in pairs])
         click.echo(

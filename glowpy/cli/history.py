@@ -35,7 +35,7 @@ from glowpy.support.console import print_json, print_table, progress
 __all__ = ["history"]
 
 _SHOWN = 3
-"""Of so many changes of a step the list of all steps says what they were."""
+"""Number of changes of a step up to which the list of all steps names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ def _was(event: Event) -> str:
 
 
 def _outcome(part: History) -> Iterator[str]:
-    """What there is of it in the program."""
+    """Yields the remains of a node in the program."""
     for run in part.runs:
         members = ", ".join(f"{mnemonic} %{name}" for name, mnemonic in run.instructions)
         yield f"computed in run {run.number} of @{run.function}, {run.name}: {members}"

@@ -27,7 +27,7 @@ from glowpy.support.symbolic import Dim, highest
 __all__ = ["FILES", "must_be_given", "read_host_inputs"]
 
 FILES = "strings as .txt with one in each line, .json, .npy or .pb, a sequence as .npz or .json, a map as .json"
-"""What files there are for what, in messages."""
+"""The kinds of files for each type of input, in messages."""
 
 
 def read_host_inputs(
@@ -84,7 +84,7 @@ def read_host_inputs(
 
 
 def _said_by(feeds: Mapping[str, Any], infos: Mapping[str, HostInfo]) -> dict[str, Dim]:
-    """What arrays say of symbolic dimensions."""
+    """Reads symbolic dimensions off the shapes of arrays."""
     shapes = {name: value.shape for name, value in feeds.items() if isinstance(value, np.ndarray)}
     return {
         dim: size
@@ -117,7 +117,7 @@ def _declared(info: HostInfo, shapes: Shapes, dims: Dims) -> list[int | None]:
 
 
 def _read(info: HostInfo, path: str, shape: Sequence[int | None]) -> Any:
-    """What is in a file, for an input of this type and shape."""
+    """Reads a file for an input of this type and shape."""
     if path.endswith(".json"):
         return _read_json(info, path)
     if path.endswith(".npz") and info.type.startswith(("seq", "optional(seq")):

@@ -94,7 +94,7 @@ VERBS = {
 
 _UNEXPECTED = "this is a bug in glowpy; please report it with the model that causes it"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the operating system says of a full disk."""
+"""Error numbers of a full disk."""
 
 for verb in VERBS.values():
     _glowpy.add_command(verb)

@@ -92,7 +92,7 @@ def function_option() -> Callable[[F], F]:
 
 
 def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
-    """What --state says: inputs, and the outputs that they are in the next run. Raises UserError."""
+    """Parses --state: inputs, and the outputs that become them in the next run. Raises UserError."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, _, output = text.partition("=")
@@ -241,7 +241,7 @@ def _read_onnx(
 
 
 def _first_dim(info: ValueInfo) -> str:
-    """What the first dimension of an input is called, which is open."""
+    """The name of an input's first dimension, which is open."""
     dim = next(iter(info.shape or ()), None)
     return dim if isinstance(dim, str) else f"{info.name}[0]"
 
@@ -253,7 +253,7 @@ def say_assumed(names: Collection[str]) -> None:
 
 
 def _assumption(names: Collection[str]) -> tuple[str, str]:
-    """What is assumed of dimensions, and what to do about it, as a message and its note."""
+    """Words for what is assumed of dimensions, and for the remedy, as a message and its note."""
     named = ", ".join(f"'{name}'" for name in names)
     first = next(iter(names))
     example = (
@@ -346,7 +346,7 @@ class Source:
 
     @property
     def advice(self) -> str:
-        """What to do about samples of other shapes than the first; empty if that has said no dimension."""
+        """The remedy for samples of other shapes than the first; empty if the first has decided no dimension."""
         said = () if is_text(self.path) else self._onnx.said
         options = " ".join(shlex.join(["--shape", f"{name}=1..64"]) for name in said)
         return f"the first sample says what dimensions are; {options} leaves them open" * bool(said)
@@ -441,7 +441,7 @@ def _once(given: Mapping[str, tuple[Array, str]], values: Mapping[str, Array]) -
 def _extents(
     ports: Sequence[Port], arrays: Mapping[str, Array], others: Mapping[str, int]
 ) -> dict[str, int]:
-    """What symbols are for some arrays; where these do not say, what `others` say, or the highest."""
+    """Values of symbols for some arrays; where these do not decide, from `others`, or else the highest."""
     symbols = symbols_of_types(port.type for port in ports)
     given = [port for port in ports if port.name in arrays]
     extents = extents_of({port.name: (port.type.shape, arrays[port.name].shape) for port in given})
@@ -466,7 +466,7 @@ def _check_array(port: Port, array: Array, path: str, model: str) -> None:
 
 
 def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
-    """What to do about an array of another shape: --shape only helps if the model leaves the shape open."""
+    """The remedy for an array of another shape: --shape only helps if the model leaves the shape open."""
     if model.endswith(".onnx"):
         infos = {info.name: info for info in read_model(model).inputs}
         if infos[port.name].admits(shape):

@@ -1,4 +1,4 @@
-"""What options of many verbs say of a model, as one value."""
+"""Options about the model that many verbs share, as one value."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class PassOptions:
-    """What a user says of the passes of a compilation.
+    """Options about the passes of a compilation.
 
     Attributes:
         stop_after: The last step that may happen; None for no limit.
@@ -87,7 +87,7 @@ class PassOptions:
         return bool(self.watching)
 
     def context(self, options: CompileOptions, backend: Backend) -> PassContext:
-        """What a compilation for a backend runs in, which prints what is to be printed on standard error.
+        """Creates the context of a compilation for a backend; it prints what is asked for on standard error.
 
         Raises UserError for an unknown pass.
         """

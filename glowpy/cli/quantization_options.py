@@ -39,7 +39,7 @@ _CALIBRATIONS = ("min-max", "average", "percentile", "entropy", "squared-error")
 
 
 def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibration:
-    """What --calibration says. Raises UserError."""
+    """Parses --calibration. Raises UserError."""
     name, separator, number = text.partition(":")
     if name not in _CALIBRATIONS or (separator and name != "percentile"):
         known = ", ".join(_CALIBRATIONS)
@@ -62,7 +62,7 @@ def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibratio
 def _calibrations(
     texts: Sequence[str], activations: ElemKind, schema: Schema
 ) -> dict[str, Calibration]:
-    """What every --calibration says, by the value it is for; by the empty name for all others. Raises UserError."""
+    """Parses every --calibration, by the value it is for; by '' for all others. Raises UserError."""
     ways: dict[str, Calibration] = {}
     for text in texts:
         value, _, name = text.rpartition("=")
@@ -148,7 +148,7 @@ class _Words:
     backend: str
 
     def options(self) -> Options:
-        """What they mean. Raises UserError."""
+        """The options for the library. Raises UserError."""
         kind, schema = ElemKind(self.activations), Schema(self.schema)
         ways = _calibrations(self.calibrations, kind, schema)
         return Options(

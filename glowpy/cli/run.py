@@ -99,7 +99,7 @@ class RunOptions(ModelOptions):
     as_json: bool
 
     def bound(self) -> Backend:
-        """What the model is compiled for. Raises as `bound_backend` does."""
+        """The backend that the model is compiled for. Raises as `bound_backend` does."""
         options = replace(
             self.cpu_options,
             threads=self.threads,
@@ -290,7 +290,7 @@ def _refuse_watching(passes: PassOptions) -> None:
 def _tolerances(
     rtol: float | None, atol: float | None, kinds: Collection[ElemKind | None]
 ) -> tuple[float, float, float]:
-    """What is given; else that of the coarsest kind that a network computes in: as `compare` takes them."""
+    """The given tolerances; else those of the coarsest kind that a network computes in: as `compare` takes them."""
     steps = [_STEPS * HALVES.get(kind, 0.0) for kind in kinds if kind]
     given = rtol is not None or atol is not None
     return (
@@ -331,7 +331,7 @@ def _run_compiled(source: Source, plan: RunPlan, start: float, passes: PassOptio
 def _compiled(
     source: Source, plan: RunPlan, passes: PassOptions
 ) -> tuple[CompiledFunction, dict[str, Array], Mapping[str, tuple[int, int]]]:
-    """What to run, what to run it on, and how far each stage was when it began.
+    """Compiles a model and reads its inputs; also returns how far each stage was when it began.
 
     Inputs are read before anything is compiled, so that a wrong one is reported at once.
     """
@@ -355,7 +355,7 @@ def _compiled(
 
 
 def _extents(compiled: CompiledFunction, feeds: Mapping[str, Array]) -> dict[str, int]:
-    """What symbols are for these inputs and variables."""
+    """Values of symbols for these inputs and variables."""
     shapes = {port.name: port.type.shape for port in compiled.input_ports}
     shapes |= {port.name: port.type.shape for port in compiled.state_ports}
     return extents_of({name: (shape, feeds[name].shape) for name, shape in shapes.items()})

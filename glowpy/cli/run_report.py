@@ -1,4 +1,4 @@
-"""What `glowpy run` prints and writes of a run."""
+"""The report of `glowpy run`, printed and written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HALVES: Mapping[ElemKind, float] = {ElemKind.F16: 2.0**-11, ElemKind.BF16: 2.0**
 
 @dataclass(frozen=True)
 class Run:
-    """What came out of a run.
+    """The outputs and times of a run.
 
     Attributes:
         feeds: The inputs.
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What one `glowpy run` found out.
+    """The results of one `glowpy run`.
 
     Attributes:
         model: The file.

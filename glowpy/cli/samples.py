@@ -37,7 +37,7 @@ class Samples:
 
 
 def read_samples(text: str, ports: Sequence[Port], advice: str = "") -> Samples:
-    """What --inputs says.
+    """Reads the samples that --inputs names.
 
     Args:
         text: A folder with a .npz file for each input, or with a folder of .npy or .pb files for each, or, for a model
@@ -199,7 +199,7 @@ def _count(port: Port, array: Array, path: str) -> int:
 
 
 def _of_reader(text: str) -> Samples:
-    """What code of the user's gives."""
+    """Samples from the user's code."""
     named, name = users_object(text, "--inputs"), text.partition(":")[2]
     with users_code(name, "--inputs"):
         inputs: Inputs = named() if callable(named) else named  # type: ignore[assignment] # samples_of checks it

@@ -14,11 +14,11 @@ from glowpy.support.cache_folder import cache_folder, why_off
 __all__ = ["tuning_of", "tuning_text", "warn_of_tuning"]
 
 _LEAST_BUSY = 0.9
-"""What is measured alone on its processor has it for more than this share of the time."""
+"""The share of time for which a measurement must have its processor to itself."""
 
 
 def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
-    """What a backend knows of the products it has compiled, after `warn_of_tuning`; None unless it was to find out."""
+    """Returns the products that a backend has tuned, after `warn_of_tuning`; None unless it was to find them."""
     if not isinstance(backend, CpuBackend) or backend.options.tune is None:
         return None
     warn_of_tuning(backend)

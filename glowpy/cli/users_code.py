@@ -23,7 +23,7 @@ def names_object(text: str) -> bool:
 
 
 def users_object(text: str, option: str) -> object:
-    """What `module:name` names; the module may lie in the current folder.
+    """Returns the object that `module:name` names; the module may lie in the current folder.
 
     Args:
         text: Where it is.

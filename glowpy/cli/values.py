@@ -37,7 +37,7 @@ def value_option() -> Callable[[F], F]:
 def parse_values(
     texts: Sequence[str], infos: Sequence[ValueInfo] | Sequence[HostInfo]
 ) -> dict[str, Array]:
-    """What --value says: the elements of inputs, as arrays of their types. Raises UserError."""
+    """Parses --value: the elements of inputs, as arrays of their types. Raises UserError."""
     known = {info.name: info for info in infos}
     values: dict[str, Array] = {}
     for text in texts:

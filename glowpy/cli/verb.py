@@ -1,4 +1,4 @@
-"""What every verb is made of: a command whose help is its docstring, line for line, and what its options take."""
+"""The class of every verb: a command whose help is its docstring, line for line, and the types of its options."""
 
 from __future__ import annotations
 

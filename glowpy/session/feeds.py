@@ -1,4 +1,4 @@
-"""What a session is given, and asked for: names and element types."""
+"""Checks the inputs that a session is given and the outputs it is asked for: names and element types."""
 
 from __future__ import annotations
 

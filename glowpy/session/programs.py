@@ -44,12 +44,12 @@ _FEW_ELEMENTS = 8
 _FEW_VALUES = 4
 """After so many values of what chooses branches, the session chooses them itself."""
 _OF_NO_SHAPE = FrozenError, ResourceError, RoundsError, ValueNeededError
-"""What says nothing about the shapes of a call."""
+"""Errors that do not come from the shapes of a call."""
 
 
 @final
 class Programs:
-    """What is compiled of a model for a backend. Safe from several threads.
+    """The compiled functions of a model for a backend. Safe from several threads.
 
     Attributes:
         specialisations: What there is.
@@ -93,12 +93,12 @@ class Programs:
                 raise
 
     def ways(self, feeds: Mapping[str, Array]) -> Ways:
-        """What there is to compute the outputs for these inputs."""
+        """The ways to compute the outputs for these inputs."""
         return Ways(partial(self._for, feeds), partial(self._for_elements, feeds), self._exceeded)
 
     @property
     def summary(self) -> dict[str, str]:
-        """What open dimensions are taken to be, by name."""
+        """The ranges or sizes assumed for open dimensions, by name."""
         with self._lock:
             assumed = [*self._assumptions.values()]
         return {name: text for one in assumed for name, text in one.summary.items()}
@@ -136,7 +136,7 @@ class Programs:
             self._assumptions[known] = learned
 
     def latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
-        """What an equal call has run, if nothing has to be asked about its inputs or its outputs."""
+        """Returns the function that an equal call has run, if neither its inputs nor its outputs need a check."""
         if self.values:
             return None
         shapes = tuple([(name, array.shape) for name, array in feeds.items()])
@@ -144,7 +144,7 @@ class Programs:
         return None if function is not None and function.supposed else function
 
     def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
-        """What there is for such a call; None if elements have to be known for it, or nothing is compiled yet."""
+        """Returns the function for such a call; None if elements must be known for it, or nothing is compiled yet."""
         function, shapes = self.latest(feeds), {name: a.shape for name, a in feeds.items()}
         if function is None and not self.values and self._fitting(shapes, ()):
             function = self._for(feeds, shapes)
@@ -165,7 +165,7 @@ class Programs:
     def _for_elements(
         self, feeds: Mapping[str, Array], shapes: Shapes, names: Sequence[str], error: UserError
     ) -> CompiledFunction:
-        """What is compiled for the elements of this call, which decide extents that are not as supposed.
+        """Compiles for the elements of this call, which decide extents that differ from the supposed ones.
 
         Raises the error where these are data.
         """
@@ -220,7 +220,7 @@ class Programs:
         return True
 
     def _assumed_with(self, known: Hashable) -> Assumptions:
-        """What is assumed where these elements are known: what others need may not fit. The lock is held.
+        """Returns the assumptions for known elements: those of other elements may not fit. The lock is held.
 
         Raises what chooses branches where too many values of it would be compiled for.
         """
@@ -237,7 +237,7 @@ class Programs:
     def _specialized(
         self, shapes: tuple[tuple[str, tuple[int, ...]], ...], values: Mapping[str, Array]
     ) -> CompiledFunction:
-        """What was compiled for ranges that have these shapes, perhaps now."""
+        """Returns the function for ranges that contain these shapes, compiled now if need be."""
         known = key_of(values)
         call = shapes, known
         function = self.specialisations.at_hand(

@@ -222,7 +222,7 @@ class InferenceSession(ProcessBound):
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What open dimensions are taken to be since the calls so far, by name: `1..64`, `past+seq`, `constant: why`.
+        """The sizes assumed for open dimensions after the calls so far, by name: `1..64`, `past+seq`, `constant: why`.
 
         Names are spelled as in dumps. A call with others has the network compiled again: see docs/shapes.md.
         """
@@ -236,7 +236,7 @@ class InferenceSession(ProcessBound):
         return f"<InferenceSession of {self._file} on {self._backend.name}: {' -> '.join(ports)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: inputs and outputs."""
+        """Returns a table of inputs and outputs for notebooks."""
         sides = ("input", self.get_inputs()), ("output", self.get_outputs())
         rows = [[side, *str(info).split(" ", 1)] for side, infos in sides for info in infos]
         title = f"InferenceSession of {self._file} on {self._backend.name}"
@@ -330,6 +330,6 @@ class InferenceSession(ProcessBound):
         return outputs
 
     def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
-        """What there is for such a call, and all that it does; None if there is more to it, or nothing compiled yet."""
+        """Returns the function that does all of such a call; None if there is more to do, or none is compiled yet."""
         function = self._programs.compiled(feeds)
         return None if function is None or function.supposed or self._narrow else function

@@ -1,4 +1,4 @@
-"""What a session keeps between its runs, in the memory of whatever was compiled for the last of them."""
+"""The state of a session between its runs, in the memory of the function that ran last."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from glowpy.support.symbolic import symbols_of
 __all__ = ["SessionState", "state_pairs"]
 
 _MAX_FRESH = 64
-"""Of so many shapes of inputs it is remembered how state begins."""
+"""Number of shapes of inputs for which the initial state is remembered."""
 
 
 @final
@@ -71,9 +71,9 @@ class SessionState:
         self._fresh: dict[Hashable, Shapes] = {}  # by what else is known
         self._turn = _Turn()
         self._contents: dict[str, Array] = {}
-        """What variables hold for the first run; zeros are not listed."""
+        """The contents of variables for the first run; zeros are not listed."""
         self._state: State | None = None
-        """What they hold since."""
+        """The memory of variables since the first run."""
 
     def run(
         self,

@@ -1,1 +1,1 @@
-"""What a session computes itself, beside machine code: strings, sequences, optionals and maps. See docs/adr/0028."""
+"""The operators that a session computes itself: strings, sequences, optionals and maps. See docs/adr/0028."""

@@ -35,7 +35,7 @@ from glowpy.support.errors import (
 __all__: list[str] = []
 
 Outer = Mapping[str, HostValue]
-"""What the graphs read of the graph around them."""
+"""Values of the graph around, which the graphs of a node read, by name."""
 
 
 def _is_true(value: HostValue, what: str) -> bool:
@@ -103,7 +103,7 @@ def _end_round(loop: Rounds, results: Sequence[HostValue]) -> None:
 
 
 def _stacked(loop: Rounds, axes: Sequence[int]) -> list[Array]:
-    """What rounds gave, one after the other along a new axis."""
+    """Stacks the results of rounds, one after the other along a new axis."""
     results = []
     for rows, axis in zip(loop.stacked, axes, strict=True):
         if len({part.shape[1:] for part in rows}) != 1:
@@ -117,7 +117,7 @@ def _stacked(loop: Rounds, axes: Sequence[int]) -> list[Array]:
 def _stacked_none(
     body: Body, inputs: Sequence[HostValue], outer: Outer, axes: Sequence[int]
 ) -> list[Array]:
-    """What no round gives: as many elements as the shapes say that a round of these inputs would give.
+    """Creates the results of no rounds: their items have the extents that a round of these inputs would give.
 
     Where the model does not say all of them, a round is tried, and what it computes is forgotten. Perhaps there is
     none because none could run: then extents that are not known are 0, as they are in onnxruntime.
@@ -153,7 +153,7 @@ def _declared_item(type: onnx.TypeProto | None) -> Array:
 
 
 def _slice_of_none(item: Array, axis: int) -> Array:
-    """What a slice along an axis of no extent would be like."""
+    """Creates an item of the shape that a slice along an axis of no extent would have."""
     shape = [size for place, size in enumerate(item.shape) if place != axis]
     return np.full(shape, "", object) if item.dtype == object else np.zeros(shape, item.dtype)
 
@@ -195,7 +195,7 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
 
 
 def _from_front(item: Array, axis: int, *, backwards: bool) -> Array:
-    """What is scanned, along the first axis, and from its first element on."""
+    """Moves the scanned axis to the front, and reverses it if the scan runs backwards."""
     moved = np.moveaxis(item, axis, 0)
     return np.ascontiguousarray(np.flip(moved, 0) if backwards else moved)
 

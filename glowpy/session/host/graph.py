@@ -1,4 +1,4 @@
-"""What the parts of a split graph read and write: constants, values of graphs around a graph, and bodies' inputs."""
+"""The values that parts of a split graph read and write: constants, values of outer graphs, and bodies' inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def graphs_of(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
 
 
 def free_names(graph: onnx.GraphProto) -> list[str]:
-    """What a graph reads of those around it."""
+    """Lists the values that a graph reads of the graphs around it."""
     own = {info.name for info in graph.input} | set(initializers(graph))
     own |= {name for node in graph.node for name in node.output}
     read = [name for node in graph.node for name in node.input]

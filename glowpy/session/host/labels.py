@@ -17,7 +17,7 @@ ML = "ai.onnx.ml"
 
 
 class _Known(dict[Any, Any]):
-    """What there is for keys, and a default for all else."""
+    """A table with a default for all other keys."""
 
     def __init__(self, keys: Sequence[Any], values: Array, default: Any) -> None:
         super().__init__(zip(keys, values.tolist(), strict=True))
@@ -61,7 +61,7 @@ def _key(key: Any) -> Any:
 
 @on_host("LabelEncoder", domain=ML)
 def _label_encoder(n: HostNode) -> Callable[[Array], Array]:
-    """Of all opsets: which attributes there are says what is meant."""
+    """Encodes labels for all opsets: the attributes that are there tell which is meant."""
     classes = n.texts("classes_strings")
     if classes:
         numbers = np.arange(len(classes), dtype=np.int64)
@@ -101,13 +101,13 @@ def _default(n: HostNode, values: Array) -> Any:
 
 @on_host("Gather")
 def _gather(n: HostNode) -> Callable[[Array, Array], Array]:
-    """Of strings that only the session reads, at places that are known to be in range."""
+    """Gathers strings that only the session reads, at places that are known to be in range."""
     axis = n.integer("axis", 0)
     return lambda input, places: _taken(input, places, axis % input.ndim)
 
 
 def _taken(input: Array, places: Array, axis: int) -> Array:
-    """What there is at some places along an axis; a column is a slice, which takes a fifth of the time."""
+    """Takes elements at some places along an axis; a column is a slice, which takes a fifth of the time."""
     if places.shape != (1,):
         return input.take(places, axis)
     place = int(places[0])

@@ -98,7 +98,7 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
 
 
 def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
-    """What is wrong with nodes in themselves, in graphs of nodes too: ONNX's inference of types does not look."""
+    """Yields errors of single nodes, in nested graphs too: ONNX's inference of types does not look for them."""
     for place, node in enumerate(graph.node):
         opset = source.opsets.get(domain_of(node.domain), 0)
         schema = schema_of(node, opset)
@@ -123,7 +123,7 @@ class HostModel:
 
     @property
     def file(self) -> str:
-        """What messages call the model."""
+        """The name of the model in messages."""
         return self.source.file
 
     @cached_property
@@ -135,7 +135,7 @@ class HostModel:
 
     @cached_property
     def plan(self) -> HostPlan:
-        """What to compute, in order."""
+        """The steps of the model, in order."""
         types = {info.name: info.proto for info in self.inputs}
         return split(self.source, self.source.proto.graph, types, {}, forced=self.forced)
 

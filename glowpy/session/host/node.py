@@ -29,7 +29,7 @@ class Body(Protocol):
 
     @property
     def output_types(self) -> Sequence[onnx.TypeProto | None]:
-        """What is known of the types of its outputs."""
+        """The types of its outputs, as far as they are known."""
 
     def __call__(
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]

@@ -23,7 +23,7 @@ _CLASSIFIERS = {
     "SVMClassifier": "classlabels_ints",
     "TreeEnsembleClassifier": "classlabels_int64s",
 }
-"""What the labels are called that are no strings."""
+"""Attributes with labels that are not strings, and the name of each."""
 
 
 def rewritten(node: onnx.NodeProto) -> Sequence[onnx.NodeProto]:

@@ -84,7 +84,7 @@ class HostStep:
 
     @property
     def outer(self) -> tuple[str, ...]:
-        """What its graphs read of the graph around them."""
+        """The values of the graph around it that its graphs read."""
         return tuple(dict.fromkeys(name for plan in self.bodies.values() for name in plan.outer))
 
 
@@ -110,12 +110,12 @@ class HostPlan:
 
     @property
     def output_types(self) -> list[onnx.TypeProto | None]:
-        """What is known of the types of the outputs."""
+        """The types of the outputs, as far as they are known."""
         return [self.types.get(name) for name in self.outputs]
 
     @property
     def host_steps(self) -> list[HostStep]:
-        """What the session computes."""
+        """The steps that the session computes."""
         return [step for step in self.steps if isinstance(step, HostStep)]
 
 
@@ -145,7 +145,7 @@ def split(
 
 
 _EITHER = {"tensor(string)", "tensor(int64)"}
-"""What an operator takes that moves strings, or compares them: it computes nothing of its operands."""
+"""Operand types of operators that move or compare strings: they compute nothing of their operands."""
 
 _MOVERS_NOT = {
     "Cast",
@@ -399,7 +399,7 @@ class _Split:
         return all(name in fixed for name in node.input[position : position + 1] if name)
 
     def _fixed(self) -> set[str]:
-        """What follows from constants and shapes."""
+        """The values that follow from constants and shapes."""
         fixed = set(self.stored)
         for node, reads in zip(self.nodes, self.reads, strict=True):
             if node.op_type in _OF_SHAPES or (reads and all(name in fixed for name in reads)):

@@ -131,7 +131,7 @@ def _tokenizer(n: HostNode) -> Callable[[Array], Array]:
 
 
 def _words(n: HostNode) -> Callable[[str], list[str]]:
-    """What is between separators, of which an empty one parts all characters, or what an expression matches."""
+    """Returns a function that splits text at separators (an empty one: into characters) or finds an expression."""
     separators, expression = n.texts("separators"), n.text("tokenexp", "")
     if bool(separators) == bool(expression):
         raise UserError("expected either separators or tokenexp")
@@ -152,7 +152,7 @@ def _words(n: HostNode) -> Callable[[str], list[str]]:
 
 
 def _between(pattern: Any, text: str) -> list[str]:
-    """What is not matched; nothing is by an empty match."""
+    """Splits a text at matches; an empty match does not split it."""
     pieces, start = [], 0
     for match in pattern.finditer(text):
         if match.end() > match.start():

@@ -175,7 +175,7 @@ class HostInfo:
         return f"{self.name} {self.type[7:-1]}{spelled_shape(self.shape)}"
 
     def value(self, given: object) -> HostValue:
-        """What is given for an input, as it is kept. Raises UserError if it is of another type."""
+        """Takes a user's value for an input. Raises UserError if it is of another type."""
         return self._taking(f"'{self.name}'", given)
 
     @cached_property
@@ -183,7 +183,7 @@ class HostInfo:
         return _taking(self.proto)
 
     def plain(self, content: object) -> HostValue:
-        """What JSON spells: lists for arrays and sequences, objects for maps, null for an empty optional.
+        """Reads a value from JSON: lists for arrays and sequences, objects for maps, null for an empty optional.
 
         Raises UserError for what is of another type.
         """
@@ -195,7 +195,7 @@ _Taking: TypeAlias = Callable[[str, Any], HostValue]
 
 
 def _taking(type: onnx.TypeProto) -> _Taking:
-    """What takes values of a type, which is asked only once: every run takes some."""
+    """Returns a function that takes values of a type, which is inspected only once: every run takes some."""
     match type.WhichOneof("value"):
         case "optional_type":
             inner = _taking(type.optional_type.elem_type)
@@ -289,7 +289,7 @@ def _scalar(what: str, type: onnx.TypeProto, given: Any) -> HostValue:
 
 
 def _checking(shape: list[DeclaredDim] | None) -> Callable[[str, Array], Array]:
-    """What gives an array back, or raises UserError if the declared shape leaves no room for it."""
+    """Returns a function that passes an array on, or raises UserError if the declared shape does not admit it."""
     if shape is None:
         return lambda what, array: array
     axes = [axis for axis, dim in enumerate(shape) if isinstance(dim, int)]
@@ -342,7 +342,7 @@ def check_operands(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.Ty
 
 
 def _allowed(schema: defs.OpSchema) -> Iterator[tuple[str, set[str]]]:
-    """What each type parameter may be, spelled as types are here."""
+    """Yields the types that each type parameter may be, spelled as types are here."""
     for constraint in schema.type_constraints:
         texts = set()
         for text in constraint.allowed_type_strs:
