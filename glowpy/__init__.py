@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from glowpy.engine import compile
     from glowpy.executable import CompiledFunction, Instance
     from glowpy.exporter import save
+    from glowpy.frontends.python.function import function
     from glowpy.graph.channels_last import channels_last
     from glowpy.graph.function import Function, Module
     from glowpy.graph.node import Constant, Node, NodeValue, Placeholder, Variable
     from glowpy.importer import load
     from glowpy.operators import OperatorSet
     from glowpy.plugins import register_operators
-    from glowpy.program.function import function
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.session.checkup import Checkup, check
     from glowpy.session.session import InferenceSession
@@ -111,7 +111,7 @@ _HOMES = {
     "glowpy.importer": ("load",),
     "glowpy.operators": ("OperatorSet",),
     "glowpy.plugins": ("register_operators",),
-    "glowpy.program.function": ("function",),
+    "glowpy.frontends.python.function": ("function",),
     "glowpy.bundling.load": ("load_bundle",),
     "glowpy.session.session": ("InferenceSession",),
     "glowpy.support.errors": (

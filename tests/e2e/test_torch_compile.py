@@ -32,7 +32,7 @@ def _fresh() -> Iterator[None]:
 @pytest.fixture
 def exports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows with each export."""
-    import glowpy.torch_compile as module  # noqa: PLC0415 - it needs torch
+    import glowpy.frontends.torch.compile as module  # noqa: PLC0415 - it needs torch
 
     counts: list[int] = []
     export = module._export
@@ -116,7 +116,7 @@ def test_a_graph_that_breaks() -> None:
 
 @pytest.mark.parametrize("options", [{"threads": 2}, {"backend": "interpreter"}])
 def test_options(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    import glowpy.torch_compile as module  # noqa: PLC0415 - it needs torch
+    import glowpy.frontends.torch.compile as module  # noqa: PLC0415 - it needs torch
 
     passed: list[dict[str, Any]] = []
 
@@ -178,7 +178,7 @@ def test_complex_results_are_refused() -> None:
 
 
 def attention(parameters: Any, x: Any, mask: Any, mask_type: int | None, **how: Any) -> Any:
-    from glowpy.torch_layers import LAYERS  # noqa: PLC0415 - it needs torch
+    from glowpy.frontends.torch.layers import LAYERS  # noqa: PLC0415 - it needs torch
 
     fast = torch._native_multi_head_attention
     arguments = (x, x.flip(0), x.flip(1), 8, 2, *parameters[:4], mask)
@@ -188,7 +188,7 @@ def attention(parameters: Any, x: Any, mask: Any, mask_type: int | None, **how: 
 
 @pytest.mark.parametrize("mask_type", [None, 0, 1, 2])
 def test_layers_are_what_pytorch_computes_at_once(mask_type: int | None) -> None:
-    from glowpy.torch_layers import LAYERS  # noqa: PLC0415 - it needs torch
+    from glowpy.frontends.torch.layers import LAYERS  # noqa: PLC0415 - it needs torch
 
     x, shapes = torch.randn(2, 3, 8), {0: (3, 3), 1: (2, 3), 2: (2, 2, 3, 3)}
     mask = None if mask_type is None else torch.ones(shapes[mask_type]).triu(1)
@@ -212,7 +212,7 @@ def test_a_layer_with_a_fast_path() -> None:
 
 
 def test_what_is_not_dense_is_refused() -> None:
-    from glowpy.torch_compile import _check  # noqa: PLC0415 - it needs torch
+    from glowpy.frontends.torch.compile import _check  # noqa: PLC0415 - it needs torch
 
     with pytest.raises(UserError, match=r"expected dense tensors of the CPU, got one of meta"):
         _check(torch.empty(2, device="meta"))

@@ -19,7 +19,7 @@ from glowpy.ir.runs import form_runs
 from glowpy.ir.value import Mutability, Value
 from glowpy.memory import _Place, _share_bytes, check, plan
 from glowpy.support.errors import VerifyError
-from tests.unit.programs import RandomProgram, outcome
+from tests.unit.frontends.programs import RandomProgram, outcome
 
 Interval = tuple[int, int, int]
 """Start, length, bytes."""

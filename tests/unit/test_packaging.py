@@ -76,7 +76,9 @@ def test_wheel_says_where_pytorch_finds_the_backend(wheel: Path) -> None:
         (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         parser = configparser.ConfigParser()
         parser.read_string(archive.read(name).decode())
-    assert dict(parser["torch_dynamo_backends"]) == {"glowpy": "glowpy.torch_compile:backend"}
+    assert dict(parser["torch_dynamo_backends"]) == {
+        "glowpy": "glowpy.frontends.torch.compile:backend"
+    }
 
 
 def test_wheel_is_for_a_platform_but_any_python(wheel: Path) -> None:

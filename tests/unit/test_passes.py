@@ -24,6 +24,7 @@ from glowpy.opt.pipelines import GRAPH_DEFAULT, GRAPH_PASSES, IR_DEFAULT, IR_PAS
 from glowpy.passes import GraphPass, IRPass, PassContext, Pipeline
 from glowpy.recipe import build_program
 from glowpy.schedule import schedule
+from tests.unit.frontends.programs import RandomProgram, outcome
 from tests.unit.networks import (
     RandomNetwork,
     arrays_for,
@@ -32,7 +33,6 @@ from tests.unit.networks import (
     same_numbers,
     unoptimized,
 )
-from tests.unit.programs import RandomProgram, outcome
 
 P = TypeVar("P", GraphPass, IRPass)
 

@@ -25,7 +25,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "bundle": ("glowpy/backends/cpu/bundle/*.py", "glowpy/bundling/*.py"),
     "session": ("glowpy/session/*.py", "glowpy/engine.py", "glowpy/backend.py"),
     "cli": ("glowpy/cli/*.py", "glowpy/benchmark/*.py", "glowpy/debugging/*.py"),
-    "program": ("glowpy/program/*.py",),
+    "program": ("glowpy/frontends/python/*.py",),
     "libjit": ("libjit/src/*.c", "libjit/include/*.h"),
 }
 """The patterns of the files of each area."""

@@ -344,7 +344,7 @@ def endless(n: Any) -> Any:
 def test_tail_calls_need_no_frames_and_endless_recursion_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("glowpy.program.machine.MAX_DEPTH", 50)
+    monkeypatch.setattr("glowpy.frontends.python.machine.MAX_DEPTH", 50)
     assert glowpy.function(backend="interpreter")(counting)(200, 0) == 20100
     with pytest.raises(
         UserError, match=r"test_program.py:\d+:\d+: expected a recursion of at most 50 calls"

@@ -16,9 +16,9 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.frontends.python.code import Block
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
-from glowpy.program.code import Block
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 

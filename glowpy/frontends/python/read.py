@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from glowpy.program.code import Block, Item, Literal, MakeCell, MakeTuple, Operand, Slot
-from glowpy.program.draft import Branch, Draft, Give, Hand, Jump, Link, assembled
-from glowpy.program.expressions import ExpressionReader, cell_name
-from glowpy.program.source import Outside, Tree, argument_names, source_of
+from glowpy.frontends.python.code import Block, Item, Literal, MakeCell, MakeTuple, Operand, Slot
+from glowpy.frontends.python.draft import Branch, Draft, Give, Hand, Jump, Link, assembled
+from glowpy.frontends.python.expressions import ExpressionReader, cell_name
+from glowpy.frontends.python.source import Outside, Tree, argument_names, source_of
 from glowpy.support.errors import UserError
 
 __all__ = ["read"]

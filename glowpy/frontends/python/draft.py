@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeAlias
 
-from glowpy.program.code import (
+from glowpy.frontends.python.code import (
     Block,
     Call,
     Change,

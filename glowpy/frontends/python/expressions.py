@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.program.code import (
+from glowpy.frontends.python.code import (
     Argument,
     Block,
     Call,
@@ -27,9 +27,9 @@ from glowpy.program.code import (
     Partial,
     Slot,
 )
-from glowpy.program.draft import Branch, Draft, Jump, Link, Linking
-from glowpy.program.operators import bound_arguments, method_of, operator_of
-from glowpy.program.source import (
+from glowpy.frontends.python.draft import Branch, Draft, Jump, Link, Linking
+from glowpy.frontends.python.operators import bound_arguments, method_of, operator_of
+from glowpy.frontends.python.source import (
     UNKNOWN_VALUE,
     Outside,
     Tree,

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from glowpy.core.tensor import Array
+from glowpy.frontends.torch.layers import LAYERS
 from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
-from glowpy.torch_layers import LAYERS
 
 __all__ = ["backend"]
 

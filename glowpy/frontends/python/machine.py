@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glowpy.program.code import (
+from glowpy.frontends.python.code import (
     Block,
     Call,
     Change,
@@ -26,7 +26,7 @@ from glowpy.program.code import (
     Switch,
     TailCall,
 )
-from glowpy.program.portion import Runner, Trace
+from glowpy.frontends.python.portion import Runner, Trace
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.frontends.python.weaver import Held, Number, Table, Weak, Weaver, common_kind
 from glowpy.graph.node import NodeValue
-from glowpy.program.weaver import Held, Number, Table, Weak, Weaver, common_kind
 from glowpy.support.errors import UserError
 
 __all__ = ["elementwise", "kind_of"]

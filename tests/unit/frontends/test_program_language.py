@@ -10,7 +10,7 @@ import pytest
 
 import glowpy
 from glowpy.support.errors import UserError
-from tests.unit.test_program import assert_same
+from tests.unit.frontends.test_program import assert_same
 
 X = np.array([[1.5, -2.0, 0.25], [4.0, 0.5, -1.0]])
 N = np.array([7, -7, 6, 0, -1], np.int32)
@@ -412,7 +412,7 @@ def test_recursion_is_deep_and_tail_calls_take_no_space(monkeypatch: pytest.Monk
     assert glowpy.function(backend="interpreter")(piled)(2500) == 2500
     gradient = glowpy.function(backend="interpreter")(shrunk).gradient(np.ones(2), 300)
     assert_same(gradient, np.ones(2))
-    monkeypatch.setattr("glowpy.program.machine.MAX_DEPTH", 1)
+    monkeypatch.setattr("glowpy.frontends.python.machine.MAX_DEPTH", 1)
     assert glowpy.function(backend="interpreter")(descending)(300) == 300
 
 

@@ -13,11 +13,11 @@ from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of
-from glowpy.program.code import Block, Portion
-from glowpy.program.machine import bound, run, shown
-from glowpy.program.portion import Runner, Trace, leaves
-from glowpy.program.read import read
-from glowpy.program.source import explained
+from glowpy.frontends.python.code import Block, Portion
+from glowpy.frontends.python.machine import bound, run, shown
+from glowpy.frontends.python.portion import Runner, Trace, leaves
+from glowpy.frontends.python.read import read
+from glowpy.frontends.python.source import explained
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits

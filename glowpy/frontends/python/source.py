@@ -12,8 +12,8 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any, TypeAlias, final
 
+from glowpy.frontends.python.code import Block
 from glowpy.graph.function import Function
-from glowpy.program.code import Block
 from glowpy.support.errors import UserError
 
 __all__ = [

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glowpy.program.elementwise import elementwise
-from glowpy.program.tensors import tensors
-from glowpy.program.weaver import Rule
+from glowpy.frontends.python.elementwise import elementwise
+from glowpy.frontends.python.tensors import tensors
+from glowpy.frontends.python.weaver import Rule
 from glowpy.support.errors import UserError
 
 __all__ = ["bound_arguments", "method_of", "operator_of", "rule_of"]

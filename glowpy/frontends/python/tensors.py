@@ -10,9 +10,9 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
+from glowpy.frontends.python.elementwise import kind_of
+from glowpy.frontends.python.weaver import Held, Number, Table, Weak, Weaver, common_kind, described
 from glowpy.graph.node import NodeValue
-from glowpy.program.elementwise import kind_of
-from glowpy.program.weaver import Held, Number, Table, Weak, Weaver, common_kind, described
 from glowpy.support.errors import UserError
 
 __all__ = ["tensors"]

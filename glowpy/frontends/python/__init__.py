@@ -6,6 +6,6 @@ A function is read from its source (`read`) into blocks (`code`). What lies betw
 back in reverse order for gradients.
 """
 
-from glowpy.program.function import ProgramFunction, function
+from glowpy.frontends.python.function import ProgramFunction, function
 
 __all__ = ["ProgramFunction", "function"]

@@ -16,11 +16,11 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile
 from glowpy.executable import CompiledFunction
+from glowpy.frontends.python.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
+from glowpy.frontends.python.operators import rule_of
+from glowpy.frontends.python.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
-from glowpy.program.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
-from glowpy.program.operators import rule_of
-from glowpy.program.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc
 

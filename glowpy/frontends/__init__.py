@@ -1,0 +1,1 @@
+"""Frontends: networks that are written as programs, not read from files."""
