@@ -8,7 +8,7 @@ from classgen.dsl import InstOnly, NodeOnly, dim, dims, function, integer
 
 NodeOnly(
     "Call",
-    "What a function gives that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.",
+    "The results of a function that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.",
     inputs=["inputs"],
     attrs=[function("function")],
     traits=["codes"],
@@ -19,7 +19,7 @@ NodeOnly(
 )
 NodeOnly(
     "If",
-    "What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.",
+    "The results of one of two functions: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.",
     inputs=["inputs"],
     attrs=[function("then"), function("otherwise")],
     traits=["codes"],

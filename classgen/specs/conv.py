@@ -13,7 +13,7 @@ Op(
 )
 NodeOnly(
     "TransposedConvolution",
-    "What a convolution's gradient is to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.",
+    "The gradient of a convolution with respect to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.",
     inputs=["input", "filter", "bias"],
     attrs=[ints("kernels"), ints("strides"), ints("begins"), ints("dilation"), integer("group")],
     traits=["typed"],

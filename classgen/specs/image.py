@@ -4,7 +4,7 @@ from classgen.dsl import FLOATS, NUMBERS, Op, dims, flag, integer, ints, real
 
 Op(
     "Sample",
-    "What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the "
+    "The elements of input, N, spatial..., C, at the places [N, points, groups, spatial dimensions], which count pixels, those along the "
     "last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest "
     "pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), "
     "the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN "

@@ -489,7 +489,7 @@ class LinearAttentionNode(Node):
 
 @final
 class CallNode(Node):
-    """What a function gives that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.
+    """The results of a function that takes all inputs. Its nodes are put in the place of the call before anything is optimized; where that cannot be, the call becomes an `if` that always holds.
 
     Declared in classgen/specs/control.py.
     """
@@ -517,7 +517,7 @@ class CallNode(Node):
 
 @final
 class IfNode(Node):
-    """What one of two functions gives: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.
+    """The results of one of two functions: `then` if the first input, a bool scalar, is true, else `otherwise`. Both take all other inputs, and give results of the same types.
 
     Declared in classgen/specs/control.py.
     """
@@ -611,7 +611,7 @@ class ConvolutionNode(Node):
 
 @final
 class TransposedConvolutionNode(Node):
-    """What a convolution's gradient is to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.
+    """The gradient of a convolution with respect to its input: result[strides * i + dilation * k - begins] adds input[i] * filter[k], for each output channel, to the bias.
 
     Declared in classgen/specs/conv.py.
     """
@@ -645,7 +645,7 @@ class TransposedConvolutionNode(Node):
 
 @final
 class QuantizationProfileNode(Node):
-    """What a range for input can be chosen by, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero.
+    """Statistics from which a range for input can be chosen, without its NaNs and infinities. A histogram of `bins` i64 counts: bin i counts the elements from (first + i) * 2**exponent on, below the next bin. The f32 `range`: the smallest and the largest element, or infinity and minus infinity if there is none. The i64 `grid`: exponent, first, how many NaNs, how many infinities. The exponent is the smallest from -126 on with which the bins hold these elements and zero.
 
     Declared in classgen/specs/debug.py.
     """
@@ -1729,7 +1729,7 @@ class ScatterMinNode(Node):
 
 @final
 class SampleNode(Node):
-    """What input, N, spatial..., C, holds at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels.
+    """The elements of input, N, spatial..., C, at the places [N, points, groups, spatial dimensions], which count pixels, those along the last spatial dimension first: [N, points, C], where every group of channels has places of its own. `order` 0 takes the nearest pixel, halves to even, 1 is linear between two pixels of each dimension, 3 is cubic between four. Outside are zeros (`padding` 0), the pixels of the border (1), or reflections (2) at the middles of the pixels of the border if `aligned`, else at their edges. A NaN lies before all pixels.
 
     Declared in classgen/specs/image.py.
     """
@@ -1895,7 +1895,7 @@ class DeterminantNode(Node):
 
 @final
 class TreeEnsembleNode(Node):
-    """What decision trees say of each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
+    """The predictions of decision trees for each row of a matrix: for each of so many targets the sum, or if `greatest` the greatest, of what the leaves have that the row comes to, one in each tree. A row of `branches` is a feature and two children: a row goes to the first if that feature is not above the threshold, else to the second. A child of at least 0 is a branch after this one; below, it is the leaf ~child, a row of `weights`. A row of `trees` is a root, which is as a child, and the target that the first weight of its leaves is for. Where branches may send a `missing` feature, a NaN, to the first child, they have the feature ~feature; all others send it to the second. For the greatest, a weight of NaN is none, and a target without any gets 0.
 
     Declared in classgen/specs/ml.py.
     """
@@ -2419,7 +2419,7 @@ class RelabelNode(Node):
 
 @final
 class ScaleNode(Node):
-    """lhs * rhs, rounded: never one step with an addition, as Mul may be.
+    """The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be.
 
     Declared in classgen/specs/quant.py.
     """
@@ -2440,7 +2440,7 @@ class ScaleNode(Node):
 
 @final
 class PlusNode(Node):
-    """lhs + rhs, rounded: never one step with a product, as Add may be.
+    """The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be.
 
     Declared in classgen/specs/quant.py.
     """

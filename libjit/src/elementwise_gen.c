@@ -505,10 +505,10 @@ KERNEL i16_t libjit_relabel_i16(i16_t input) { return (i16_t)(input); }
 KERNEL u16_t libjit_relabel_u16(u16_t input) { return (u16_t)(input); }
 KERNEL i32_t libjit_relabel_i32(i32_t input) { return (i32_t)(input); }
 
-/* lhs * rhs, rounded: never one step with an addition, as Mul may be (classgen/specs/quant.py) */
+/* The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be (classgen/specs/quant.py) */
 KERNEL f32_t libjit_scale_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32(lhs, rhs)); }
 
-/* lhs + rhs, rounded: never one step with a product, as Add may be (classgen/specs/quant.py) */
+/* The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be (classgen/specs/quant.py) */
 KERNEL f32_t libjit_plus_f32(f32_t lhs, f32_t rhs) { return (f32_t)(plus_f32(lhs, rhs)); }
 
 /* The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives (classgen/specs/quant.py) */
