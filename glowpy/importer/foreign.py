@@ -27,7 +27,7 @@ _ONNX_FILE = "model.onnx"
 
 @dataclass(frozen=True)
 class Foreign:
-    """What something is that is no ONNX model, and what to do about it: `{file}` is its path, `{folder}` its folder."""
+    """A file that is no ONNX model, and the remedy: `{file}` in it is the path, `{folder}` its folder."""
 
     what: str
     remedy: str
@@ -161,7 +161,7 @@ _GRAPH_NODE = re.compile(rb"\n.[\x01-\x0f]?\n([\x01-\x7f])", re.S)
 
 
 def foreign_file(content: Path | bytes, name: str) -> Foreign | None:
-    """What a file is, or bytes of one with that name; None for what may be an ONNX model, or anything else."""
+    """Identifies a file, or bytes of one with that name; None for what may be an ONNX model, or anything else."""
     try:
         head = content[:HEAD] if isinstance(content, bytes) else _head(content)
     except OSError:
@@ -177,7 +177,7 @@ def _head(path: Path) -> bytes:
 
 
 def _guesses(head: bytes, content: Path | bytes, name: str) -> Iterator[Foreign]:
-    """What it may be, the surest first."""
+    """Yields the formats that it may have, the surest first."""
     yield from (one for start, one in _STARTS.items() if head.startswith(start))
     yield from (one for mark, one in _AT_4.items() if head[4:8] == mark)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
@@ -222,7 +222,7 @@ def _in_zip(content: Path | bytes, name: str) -> Foreign:
 
 
 def foreign_folder(folder: Path) -> Foreign | None:
-    """What a folder is; None for one that nothing is known of."""
+    """Identifies a folder; None for one that nothing is known of."""
     if (folder / "saved_model.pb").is_file():
         return Foreign("a SavedModel of TensorFlow", _SAVED_MODEL)
     if folder.suffix == ".mlpackage":

@@ -35,7 +35,7 @@ class Shaped(Protocol):
 
 
 def parse_shapes(texts: Sequence[str], infos: Sequence[Shaped]) -> tuple[Shapes, Dims]:
-    """What --shape says: the shapes of inputs, and the sizes of symbolic dimensions.
+    """Parses --shape: the shapes of inputs, and the sizes of symbolic dimensions.
 
     `x=1x3x224x224` and `x:1x3x224x224` mean an input, `x:` one without dimensions, and `batch=1` a symbolic dimension
     unless an input has the name; `x[0]=1` is one without a name, and `1..8` in place of a number leaves it open.
@@ -117,12 +117,12 @@ def _add_shape(info: Shaped, shapes: Shapes, dims: Dims) -> None:
 
 
 def _word(name: str) -> str:
-    """What a dimension is called in texts: `x_0` for `x[0]`, which has no name."""
+    """The word for a dimension in texts: `x_0` for `x[0]`, which has no name."""
     return re.sub(r"\[(\d+)\]$", r"_\1", name)
 
 
 def _axis_name(name: str, axis: int, taken: Collection[str]) -> str:
-    """What an open dimension of an input is called, beside those that the model names."""
+    """Names an open dimension of an input, beside those that the model names."""
     text = f"{name}_{axis}"
     while text in taken:
         text += "_"

@@ -1,1 +1,1 @@
-"""What readers of every format need: moves of elements, numbers, extents, bounds, windows, and where nodes are made."""
+"""Tools for readers of every format: moves of elements, numbers, extents, bounds, windows, and where nodes are made."""

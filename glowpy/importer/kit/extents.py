@@ -164,7 +164,7 @@ def quotient(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def remainder(dividend: Dim, divisor: Dim) -> Dim:
-    """That of a floor: it has the sign of the divisor."""
+    """Computes the remainder of a floor division: it has the sign of the divisor."""
     if lowest(divisor) < 1:
         raise UndecidedError(f"{divisor} may be negative or zero", [dividend, divisor])
     return dividend % divisor

@@ -23,7 +23,7 @@ __all__ = ["Found", "UnlimitedError", "count_output"]
 
 
 class Found:
-    """What a function finds while it runs. `taken` are names of other symbols.
+    """Extents that a function finds while it runs. `taken` are names of other symbols.
 
     Two counts that are computed alike are one extent: exporters write `x[mask] + y[mask]` as two searches of one mask.
     What is `supposed` of extents bounds those that nothing else bounds, or says what others equal; whoever supposes it

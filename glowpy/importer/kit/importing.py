@@ -34,7 +34,7 @@ class Scope:
     """Whether everything is known, and computed now."""
     found: Found = field(default_factory=Found)
     origins: dict[Placeholder, NodeValue | None] = field(default_factory=dict)
-    """What the placeholders of functions that are called stand for; None for what changes from round to round."""
+    """Operands for placeholders of called functions; None for those that change from round to round."""
     rounds: dict[NodeValue, Dim] = field(default_factory=dict)
     """The most rounds that there are of a loop, for values that are the number of one."""
     _constants: dict[int, tuple[Tensor, NodeValue]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Importing:
         return self.scope.materialize(value, name or self.name)
 
     def input_name(self, index: int) -> str:
-        """What messages call input `index`."""
+        """The name of input `index` in messages."""
         return f"input {index} of {self.name}"
 
     def found(

@@ -55,7 +55,7 @@ def vector(values: Sequence[int]) -> Tensor:
 def _moved(
     tensor: Tensor, shape: Sequence[Dim], operation: str, move: Callable[[Array], Array]
 ) -> Tensor:
-    """What `move` gives, a view where it can: weights are copied once, when a backend packs them."""
+    """Moves elements by `move`, which gives a view where it can: weights are copied once, when a backend packs them."""
     type = tensor.type.with_shape(shape)
     value = tensor.splat_value
     if value is not None:

@@ -40,7 +40,7 @@ class ValueNeededError(UserError):
 
     @property
     def need(self) -> Need:
-        """What would get the import further that has raised this."""
+        """The need that stopped the import and raised this error."""
         why = self.diagnostics[0].message
         return Need(why, inputs=self.inputs, counts=self.counts, asked=self.asked)
 

@@ -25,7 +25,7 @@ from glowpy.support.symbolic import Dim, Expr, highest
 __all__ = ["Number", "Numbers", "counted"]
 
 Number: TypeAlias = "float | Expr | Numbers"
-"""What numbers are computed with: one number for all, or others."""
+"""An operand of arithmetic on numbers: one number for all, or others."""
 
 
 @final
@@ -184,7 +184,7 @@ class Numbers:
 
 
 _MOST = 1 << 28
-"""What a model says is looked at before memory is taken for it."""
+"""The most numbers that are created on a model's word; it is checked before memory is taken for them."""
 
 
 def counted(n: Importing, count: Dim) -> Numbers:

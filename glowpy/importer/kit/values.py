@@ -1,4 +1,4 @@
-"""What a value is while a model is imported: a node's result, a known tensor, or a few numbers of symbolic extents."""
+"""Values during an import: a node's result, a known tensor, or a few numbers of symbolic extents."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _RULES = {
     "delta": (False, True),
     "gated_delta": (True, True),
 }
-"""What each rule has: a decay, and rates."""
+"""Whether each rule has a decay, and whether it has rates."""
 
 
 @from_onnx("LinearAttention")
@@ -90,7 +90,7 @@ def _expect(n: OnnxNode, index: int, name: str, *, given: bool) -> None:
 
 
 def _factors(n: OnnxNode, given: bool, heads: int, kind: ElemKind) -> NodeValue:
-    """What the decay multiplies the state by: a factor for each head, or for each row of its state."""
+    """Factors by which the state decays: one for each head, or for each row of its state."""
     _expect(n, 4, "decay", given=given)
     if not given:
         return _none(n, kind)

@@ -1,4 +1,4 @@
-"""What graphs of If, Loop, Scan and SequenceMap take and give, and what these take: the same for whoever runs them."""
+"""Ports of the graphs of If, Loop, Scan and SequenceMap, and of these nodes: the same for whoever runs them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def scan_numbers(n: NodeAttributes, name: str, count: int) -> Sequence[int]:
 
 
 def scan_directions(n: NodeAttributes, what: str, count: int) -> list[tuple[int, bool]]:
-    """Of everything that is scanned or stacked, the axis, and whether it goes backwards."""
+    """Lists the axis of every scanned or stacked tensor, and whether it goes backwards."""
     axes = scan_numbers(n, f"{what}_axes", count)
     directions = scan_numbers(n, f"{what}_directions", count)
     return [(axis, direction == 1) for axis, direction in zip(axes, directions, strict=True)]

@@ -47,7 +47,7 @@ _ALWAYS = (1 << 63) - 1
 _MOST_CHANGING = 10_000
 """A loop that carries what no function can take is written out if its rounds together have at most so many nodes."""
 _KNOWN_BYTES = 1 << 16
-"""What follows from constants alone in a loop that is written out is computed at once if it is no larger."""
+"""The largest result in bytes that is computed at once, of constants alone, in a loop that is written out."""
 _MOST = 1 << 31
 """A limit of so many rounds says nothing about how much room there has to be."""
 
@@ -133,7 +133,7 @@ class _Rounds:
 
 
 def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
-    """What is known of the number of rounds, which may not be given."""
+    """Determines the number of rounds, as far as it is known; it may not be given."""
     if value is None:
         return _Rounds(n.operand(Tensor.of(np.array(_ALWAYS)), "limit"), None, None)
     if isinstance(value, NodeValue):
@@ -200,7 +200,7 @@ def _without_rounds(
     keep: Value,
     error: SubgraphError,
 ) -> tuple[Item, ...]:
-    """What a loop gives whose body cannot be computed. Raises the error unless it is known to run no round."""
+    """Returns the results of a loop whose body cannot be computed. Raises the error unless it runs no round."""
     if not isinstance(keep, Tensor) or _is_true(keep):
         for what, value in (("the number of rounds", limit), ("the condition", keep)):
             if isinstance(value, NodeValue) and not _are_questions(error.errors):
@@ -249,7 +249,7 @@ def _body(
 
 
 def _round(body: Subgraph, most: Dim | None) -> Placeholder:
-    """What tells a body the number of its round."""
+    """Adds a body's placeholder for the number of its round."""
     round = body.placeholder("round", _NUMBER)
     if most is not None:
         body.scope.rounds[round.value] = most
@@ -371,7 +371,7 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
 
 
 def _nothing_stacked(n: OnnxNode, graph: onnx.GraphProto, carried: Sequence[Item]) -> list[Value]:
-    """What no round stacks: nothing, in the shapes that a round would give, which is imported to see them.
+    """Creates the empty stacks of no rounds, in the shapes of a round, which is imported to see them.
 
     If none is possible, in those that the graph declares: what it leaves open is 0.
     """
@@ -416,7 +416,7 @@ def _raised(n: OnnxNode, value: Value) -> Value:
 
 
 def _first(n: OnnxNode, index: int) -> NodeValue:
-    """What is carried into the first round."""
+    """Returns the operand that is carried into the first round."""
     if isinstance(n.any_value(index), TensorSequence):
         raise _ChangingError("a loop that carries a sequence is not supported")
     return n.input(index)
@@ -493,7 +493,7 @@ def _to_front(n: OnnxNode, value: Value, axis: int) -> Value:
 
 
 def _placed(n: OnnxNode, value: Value, axis: int, *, backwards: bool) -> Value:
-    """What was stacked along the first axis, along another one."""
+    """Moves the axis along which rounds were stacked to its place, and reverses it if it goes backwards."""
     count = value.type.shape[0]
     if backwards:
         value = slice_axis(n, value, 0, count - 1, count, -1)
@@ -546,7 +546,7 @@ def _scanned(
 
 
 def _computed(graph: onnx.GraphProto, body: Subgraph, values: Sequence[Value]) -> list[Item]:
-    """What a graph does in a function."""
+    """Imports a graph as the body of a function."""
     for info, value in zip(graph.input, values, strict=True):
         body.bind(info.name, value)
     return body.run(graph)

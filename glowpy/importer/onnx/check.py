@@ -67,7 +67,7 @@ def node_problems(
     opsets: Mapping[str, int],
     deferred: dict[Loc, list[UserError]] | None = None,
 ) -> list[UserError]:
-    """What is wrong with a node whatever the shapes are, and with those of its graphs.
+    """Lists the problems of a node that no shapes can change, and those of its graphs.
 
     Args:
         node: The node.
@@ -96,7 +96,7 @@ def node_problems(
 
 
 def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
-    """What to do about a node that cannot be imported, whatever its inputs are."""
+    """The remedy for a node that cannot be imported, whatever its inputs are."""
     domain = domain_of(node.domain)
     if opset is None:
         return f"add the domain '{domain}' to the opset_import of the model"
@@ -121,7 +121,7 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
 
 
 def _own_versions(domain: str, name: str, own: Sequence[str]) -> str:
-    """What there is of a domain that a package, or the program itself, has registered operators of."""
+    """Describes the operators of a domain that a package, or the program itself, has registered."""
     package = next((brought.package for brought in operator_sets() if brought.domain == domain), "")
     who = f"the package {package}" if package else "this program"
     if versions := registered().get((domain, name)):
@@ -144,7 +144,7 @@ def _is_still_read(schema: defs.OpSchema) -> bool:
 
 
 def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
-    """What is wrong with the number of inputs and outputs and with the attributes of a node that can be imported."""
+    """Lists problems with the number of inputs and outputs and with the attributes of a node of a known operator."""
     schema = schema_of(node, opset)
     if schema is None:
         return []

@@ -70,13 +70,13 @@ def _length(n: OnnxNode) -> Tensor:
 
 @from_onnx("OptionalHasElement", since=15)
 def _has_element(n: OnnxNode) -> Tensor:
-    """Of a tensor, which is there, or of nothing: a session computes it of optionals."""
+    """Decides for a tensor, which is there, or for nothing: a session computes it for optionals."""
     return Tensor.of(np.array(n.has(0)))
 
 
 @from_onnx("OptionalGetElement", since=15)
 def _element(n: OnnxNode) -> Value | SymbolicTensor | TensorSequence:
-    """Of a tensor or a sequence: a session computes it of optionals."""
+    """Passes a tensor or a sequence on: a session computes it for optionals."""
     return n.any_value(0)
 
 

@@ -134,7 +134,7 @@ def _conv_transpose(n: OnnxNode) -> Value:
 
 
 def _transposed_pads(n: OnnxNode, same: Sequence[Dim], whole: Sequence[Dim]) -> Sequence[Dim]:
-    """What is cut off the begins and ends of the whole output, by `pads`, `auto_pad` or `output_shape`."""
+    """Computes the margins to cut off the whole output, by `pads`, `auto_pad` or `output_shape`."""
     rank = len(whole)
     auto = n.text("auto_pad", "NOTSET")
     sizes: Sequence[Dim] | None = n.integers("output_shape")

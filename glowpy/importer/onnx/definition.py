@@ -29,7 +29,7 @@ __all__ = ["Definition", "definition_of", "is_defined", "schema_of"]
 
 @dataclass(frozen=True)
 class Definition:
-    """What stands for a node: nodes in order, which read and write the names that the node has.
+    """The nodes that define an operator, in order; they read and write the names that its node has.
 
     `opsets` are those of their domains, as far as they are not the model's.
     """
@@ -39,7 +39,7 @@ class Definition:
 
 
 def schema_of(node: onnx.NodeProto, opset: int) -> defs.OpSchema | None:
-    """What the onnx package knows of an operator, or our own table of contrib operators; None if neither knows it."""
+    """Returns the schema of an operator, from the onnx package or the table of contrib operators; None without any."""
     return _schema(node.op_type, opset, domain_of(node.domain))
 
 
@@ -61,7 +61,7 @@ def is_defined(node: onnx.NodeProto, opset: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_defined(op_type: str, opset: int, domain: str) -> bool:
-    """What is known without a node: a definition that depends on it says later what it needs."""
+    """Checks without a node: a definition that depends on it says later what it needs."""
     schema = _schema(op_type, opset, domain)
     return schema is not None and any(version <= opset for version in _versions(schema))
 

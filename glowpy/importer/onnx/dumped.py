@@ -235,7 +235,7 @@ def _typed(tensor: Tensor, type: Type) -> Tensor:
 
 
 def _ports(proto: onnx.FunctionProto) -> tuple[list[str], list[str]]:
-    """What a function takes and gives; constants that it reads are the last of what it takes."""
+    """The names of a function's inputs and outputs; constants that it reads are the last inputs."""
     metadata = _metadata(proto)
     return _list(metadata.get(TAKES, "")), _list(metadata.get(GIVES, ""))
 

@@ -168,7 +168,7 @@ def _cast(n: OnnxNode) -> Value:
 
 
 def _cast_to(n: OnnxNode, wanted: ElemKind, narrow: Narrow | None) -> Value:
-    """Of integers that are to be narrow only the lowest bits are kept."""
+    """Converts to a kind; narrow integers keep only the lowest bits."""
     value = n.value(0)
     if wanted.is_code:
         return to_codes(n, value, wanted)
@@ -178,7 +178,7 @@ def _cast_to(n: OnnxNode, wanted: ElemKind, narrow: Narrow | None) -> Value:
 
 
 def _lowest_bits(n: OnnxNode, value: Value, bits: int) -> Value:
-    """What integers of so many bits keep of wider ones, with the sign that the kind has."""
+    """Keeps the lowest bits of wider integers, with the sign that the kind has."""
     kind, f = Type(value.type.kind, ()), n.f
     mask = f.create_splat(f"{n.name}_mask", kind, float((1 << bits) - 1))
     lowest = f.create_and(n.name, n.operand(value), mask)
@@ -214,7 +214,7 @@ def _bitwise_not(n: OnnxNode) -> NodeValue:
 
 @from_onnx("Mod", since=10)
 def _mod(n: OnnxNode) -> Value:
-    """What is left of a division: with the sign of the dividend if `fmod` is set, else with that of the divisor.
+    """Computes a remainder: with the sign of the dividend if `fmod` is set, else with that of the divisor.
 
     Floats are computed in f64, which is exact for f32 while the quotient is below 2**29.
     """

@@ -57,7 +57,7 @@ _MOST_ITEMS = 1 << 10
 
 
 def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
-    """What a node computes of known inputs, some of them symbolic; None where that is left to run time."""
+    """Computes a node of known inputs, some of them symbolic; None where that is left to run time."""
     function = _FUNCTIONS.get(n.proto.op_type)
     arrays = [n.known_array(index) for index in range(n.num_inputs) if n.has(index)]
     known = [array for array in arrays if array is not None and array.size <= _MOST_ITEMS]

@@ -28,7 +28,7 @@ External = tuple[tuple[str, int, int] | None, Callable[[], bytes]]
 
 @dataclass(frozen=True)
 class Given:
-    """What a caller gives: arrays by initializer, and the bytes of files of external data by the names of these."""
+    """Elements from the caller: arrays by initializer, and bytes of external data by the names of its files."""
 
     tensors: Mapping[str, Array] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def _stored(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 def external_reader(
     path: Path | None, given: Given | None = None
 ) -> Callable[[onnx.TensorProto], External | None]:
-    """What finds the elements that are not in a tensor of the model at `path`; None for one that has its own.
+    """Returns a reader of elements that lie outside of a tensor of the model at `path`; None for one with its own.
 
     It raises UserError for external data that is missing, out of range, or where `decode` reads none.
     """
@@ -86,7 +86,7 @@ def external_reader(
 
 
 def _content(tensor: onnx.TensorProto, given: Given, file: str) -> bytes | None:
-    """What is given for a tensor of a model in this file, if anything is."""
+    """The caller's bytes for a tensor of a model in this file, if there are any."""
     try:
         if tensor.name in given.tensors:
             return _elements(tensor, given.tensors[tensor.name])

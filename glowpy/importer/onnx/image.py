@@ -250,7 +250,7 @@ def _repeated(n: OnnxNode, value: Value, repeats: Mapping[int, int]) -> Value:
 
 
 def _working_kind(kind: ElemKind) -> ElemKind:
-    """What elements are mixed in: all of a kind can be told apart there."""
+    """The kind in which elements are mixed: all elements of their own kind can be told apart there."""
     return ElemKind.F32 if kind.size < 4 or kind is ElemKind.F32 else ElemKind.F64
 
 

@@ -1,4 +1,4 @@
-"""What is no ONNX by the letter, and what onnxruntime makes of it: written as ONNX has it, before anybody looks."""
+"""Corrects models that break ONNX's rules but run in onnxruntime, before anything else reads them."""
 
 from __future__ import annotations
 

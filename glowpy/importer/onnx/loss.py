@@ -47,7 +47,7 @@ _Step = Callable[..., tuple[Numbers, ...]]
 
 
 def _each(n: OnnxNode, kept: int, step: _Step) -> tuple[Value, ...]:
-    """What `step` makes of each tensor, its gradient with regularization, and what is kept: all tensors come first."""
+    """Applies `step` to each tensor, its gradient with regularization, and its state: all tensors come first."""
     groups = 2 + kept
     count, rest = divmod(n.num_inputs - 2, groups)
     if rest or count < 1:

@@ -142,7 +142,7 @@ class OnnxModel:
 
     @property
     def file(self) -> str:
-        """What messages call the model."""
+        """The name of the model in messages."""
         return self.source.file
 
     @property
@@ -315,7 +315,7 @@ class OnnxModel:
 
 
 def build_known(model: OnnxModel, types: Mapping[str, Type], values: Mapping[str, Array]) -> Module:
-    """What can be built of a model that notes what is wrong, with the inputs whose types are given."""
+    """Builds what it can of a model, with the inputs whose types are given, and notes what is wrong."""
     if model.source.is_dump:
         return dumped_module(model.source, model.initializers)
     model.inputs = [info for info in model.inputs if info.name in types]
@@ -387,7 +387,7 @@ class _Build:
         return placeholders
 
     def import_graph(self, graph: onnx.GraphProto, scope: OnnxScope, loc: Loc) -> list[Item]:
-        """What the nodes of a subgraph compute in a scope. Raises SubgraphError where that is impossible."""
+        """Imports the nodes of a subgraph in a scope. Raises SubgraphError where that is impossible."""
         self._count(1 + len(graph.node))
         problems = len(self.errors)
         tensors, wrong = decode_all(graph, self.model.source.stores)
@@ -446,7 +446,7 @@ class _Build:
         inputs: list[Item | None],
         scope: OnnxScope,
     ) -> dict[str, Item]:
-        """What a node computes, by the names of its outputs."""
+        """Imports a node; returns its results by the names of its outputs."""
         types = [None if v is None or isinstance(v, TensorSequence) else v.type for v in inputs]
         check_types(node, opset, types)
         self.narrow |= narrow_results(node, schema_of(node, opset), self.narrow)
@@ -489,7 +489,7 @@ class _Build:
         inputs: list[Item | None],
         scope: OnnxScope,
     ) -> dict[str, Item]:
-        """What the nodes compute by which ONNX defines an operator. Their errors begin with their operators."""
+        """Imports the nodes by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
         self._count(len(definition.nodes))
         known: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
@@ -522,7 +522,7 @@ class _Build:
             raise UserError(f"expected at most {MAX_NODES} nodes, with {what}")
 
     def _folded(self, imported: Callable[[OnnxScope], list[Item]]) -> list[Item] | None:
-        """What a node with known inputs computes; None if that is too much to keep."""
+        """Computes a node with known inputs; None if the result is too large to keep."""
         f = Module().create_function("fold")
         try:
             return self._computed(f, imported)

@@ -55,7 +55,7 @@ class TensorSequence:
 
 
 Item: TypeAlias = Value | SymbolicTensor | TensorSequence
-"""What a name of the graph stands for."""
+"""The meaning of a name in the graph: a value, numbers of symbolic extents, or a sequence."""
 Result: TypeAlias = Operand | Tensor | SymbolicTensor | TensorSequence
 Handler: TypeAlias = Callable[["OnnxNode"], Result | tuple[Result, ...]]
 
@@ -68,7 +68,7 @@ def holds_nodes(value: Item) -> bool:
 
 
 def item_of(result: Result) -> Item:
-    """What an import function gives, as an item of the graph."""
+    """Makes an item of the graph from the result of an import function."""
     if isinstance(result, Tensor | SymbolicTensor | TensorSequence):
         return result
     return value_of(result)
@@ -177,7 +177,7 @@ class OnnxNode(NodeAttributes, Importing):
         self._inputs = list(inputs)
 
     def path_of(self, graph: onnx.GraphProto) -> str:
-        """What the places of nodes in one of its graphs begin with, such as `loop/body`."""
+        """The prefix of the places of nodes in one of its graphs, such as `loop/body`."""
         names = (name for name, attribute in self._attributes.items() if attribute.g is graph)
         return "/".join([self.loc.node, *names])
 
@@ -194,7 +194,7 @@ class OnnxNode(NodeAttributes, Importing):
         return len(self.proto.output)
 
     def input_name(self, index: int) -> str:
-        """What the graph calls input `index`."""
+        """The graph's name for input `index`."""
         return str(self.proto.input[index])
 
     def has(self, index: int) -> bool:
@@ -244,7 +244,7 @@ class OnnxNode(NodeAttributes, Importing):
         return self.value(index).type
 
     def narrow(self, index: int) -> Narrow | None:
-        """What integers of fewer bits than a byte input `index` is of; None for all else."""
+        """The narrow type of input `index`, if its integers have fewer bits than a byte; else None."""
         return self.scope.narrow.get(self.proto.input[index]) if self.has(index) else None
 
     def input(self, index: int) -> NodeValue:

@@ -14,12 +14,12 @@ from glowpy.support.symbolic import Dim
 __all__ = ["ASSUMED", "Unsaid"]
 
 ASSUMED = 1
-"""What a dimension is taken to be that nobody gives a size."""
+"""The size assumed for a dimension that nobody gives one."""
 
 
 @dataclass(frozen=True)
 class Unsaid:
-    """What some shapes and sizes leave open of some inputs.
+    """The dimensions of some inputs that shapes and sizes leave open.
 
     Attributes:
         infos: The inputs; none of a dump, which has no shapes but its own.
@@ -54,7 +54,7 @@ class Unsaid:
 
     @property
     def summary(self) -> dict[str, Dim]:
-        """What each is taken to be: `N`, or `x[0]` if the model has no name for it; without those that arrays say."""
+        """Assumed sizes by name: `N`, or `x[0]` if the model has no name for it; without those that arrays decide."""
         known = _bound(self.infos, self._fitting)
         named = {name: ASSUMED for name in self.names if name not in known}
         unnamed = {
@@ -75,7 +75,7 @@ class Unsaid:
 
     @property
     def options(self) -> str:
-        """What is assumed, as it would be typed."""
+        """The assumed sizes as options of a command line."""
         whole, _ = self.said()
         texts = [f"{name}={ASSUMED}" for name in self.names]
         texts += [f"{info.name}:{'x'.join(map(str, whole[info.name]))}" for info in self.unnamed]

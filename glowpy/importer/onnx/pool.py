@@ -173,7 +173,7 @@ def _exponent(n: OnnxNode) -> float:
 
 
 def _wide(value: Value) -> ElemKind:
-    """What powers are computed in: their sums have more digits than halves, and a larger range."""
+    """The kind in which powers are computed: their sums have more digits than halves, and a larger range."""
     return ElemKind.F32 if value.type.kind.is_half else value.type.kind
 
 

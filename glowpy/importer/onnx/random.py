@@ -141,7 +141,7 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
 
 
 def _dropped(n: OnnxNode, ratio: Value) -> tuple[Value, Numbers]:
-    """What is left of the input, divided by its share 1 - ratio, and which elements are."""
+    """Drops elements, and divides the others by their share 1 - ratio; also returns which elements remain."""
     x = n.value(0)
     if x.type.kind.is_code:
         raise n.unsupported(f"Dropout of {x.type.kind.value}")

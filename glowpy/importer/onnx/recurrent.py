@@ -70,7 +70,7 @@ class Direction:
 
 
 class Layer:
-    """What LSTM, GRU and RNN have in common. One whose weights are stored otherwise says what they are.
+    """The common parts of LSTM, GRU and RNN. A subclass whose weights are stored otherwise says what they are.
 
     Raises UserError where shapes or attributes do not fit.
     """
@@ -134,7 +134,7 @@ class Layer:
         return convert(self.n, self.n.value(index), self.kind)
 
     def part(self, index: int, direction: int, axis: int = 0) -> Value:
-        """What of an input is one direction's, with `axis` that of directions."""
+        """Takes the part of an input for one direction; `axis` is the axis of directions."""
         return slice_axis(self.n, self.wide(index), axis, direction, 1, 1)
 
     @property

@@ -49,7 +49,7 @@ def read_tensor(path: Path) -> Array:
 
 
 def evaluate_reference(path: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """What onnx's reference evaluator computes, by the name of the output. Slow: it is written in numpy."""
+    """Runs onnx's reference evaluator; returns outputs by name. Slow: it is written in numpy."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - heavy, and seldom asked for
 
     evaluator = ReferenceEvaluator(str(path))

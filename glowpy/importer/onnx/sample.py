@@ -159,7 +159,7 @@ def _deform_conv(n: OnnxNode) -> Value:
 
 
 def _columns(n: OnnxNode, win: Window, spatial: Shape, groups: int) -> Value:
-    """What every tap of every window reads: N, spatial..., taps, C."""
+    """Samples the elements that every tap of every window reads: N, spatial..., taps, C."""
     x, rank, taps = n.type(0), len(spatial), product(win.kernels)
     kind = _working_kind(x.kind)
     images, channels = x.shape[:2]
@@ -261,7 +261,7 @@ def _max_roi_pool(n: OnnxNode) -> Value:
 
 @from_onnx("Col2Im", since=18)
 def _col2im(n: OnnxNode) -> Value:
-    """Of truth values, any one that is true makes a pixel true."""
+    """Sums columns into images; of truth values, any that is true makes a pixel true."""
     x, spatial, kernels = n.type(0), n.known_dims(1), n.known_ints(2)
     taps = int(np.prod(kernels))
     rows = static(x.shape[1:2]) if x.rank == 3 else ()

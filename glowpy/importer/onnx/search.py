@@ -21,7 +21,7 @@ _HALVES = (ElemKind.F16, ElemKind.BF16)
 
 
 def _wide(n: OnnxNode, value: Value) -> NodeValue:
-    """What kernels compare: floats of 32 bits for narrow ones."""
+    """Converts narrow floats to 32 bits, which kernels compare."""
     return n.operand(convert(n, value, ElemKind.F32) if value.type.kind in _HALVES else value)
 
 

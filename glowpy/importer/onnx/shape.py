@@ -506,7 +506,7 @@ def _eye_like(n: OnnxNode) -> Value:
 
 
 def _depth(n: OnnxNode) -> tuple[Dim, ...]:
-    """That of a one-hot tensor, which may be a float."""
+    """The depth of a one-hot tensor, which may be a float."""
     if n.kind(1).is_integer and not isinstance(n.any_value(1), Tensor):
         return n.dims(1)
     return (int(n.known_scalar(1)),)

@@ -1,4 +1,4 @@
-"""What a model takes and gives: names, element kinds, and shapes with the symbolic dimensions bound."""
+"""The inputs and outputs of a model: names, element kinds, and shapes with the symbolic dimensions bound."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ValueInfo:
 
 
 def declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
-    """What a model says of inputs or outputs, by name."""
+    """The declared kinds and shapes of inputs or outputs, by name."""
     return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
@@ -222,7 +222,7 @@ def _inferred(
     nodes: Sequence[onnx.NodeProto],
     outputs: Sequence[onnx.ValueInfoProto] | None = None,
 ) -> dict[str, onnx.ValueInfoProto]:
-    """What is known of the types of all values, by name; large weights take part without their elements.
+    """Infers the types of values, by name; large weights take part without their elements.
 
     `outputs` stand for those of the model, if they are given.
     """

@@ -60,7 +60,7 @@ IMPLIED_OPSETS = {
     for domain, version in NEWEST_OPSETS.items()
     if domain != DOMAIN
 }
-"""What a model that uses a domain without importing it means: the newest opset of those that come with glowpy."""
+"""Opsets of domains that a model uses without importing them: the newest of those that come with glowpy."""
 
 _CACHES = frozenset({"GroupQueryAttention"})
 """Operators that put keys and values where those of the past are, if there is room after them."""

@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 24
 """Bytes that a single call reads: until it returns, no signal is heard."""
 
 _MAX_OPEN = 64
-"""Of the files of external data, of which there may be one for each tensor."""
+"""Most files of external data that stay open; there may be one for each tensor."""
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _LOCK = Lock()
@@ -109,8 +109,8 @@ class InFile(Storage):
             self._kept = None
         self._version = _version(status)
         self.identity = ""
-        """What a file with other content does not have; empty if the file is so young that it may be changed again
-        without other times."""
+        """Text that differs for files with other content; empty for a file so young that a change may not show in
+        its times."""
         if opened - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
             place = path.resolve(), status.st_dev
             self.identity = f"{place} {self._version} {status.st_ctime_ns}"

@@ -18,7 +18,7 @@ from glowpy.support.errors import UserError
 __all__ = ["Stored", "decoded", "strings"]
 
 _MAX_RANK = 32
-"""Of a constant of strings."""
+"""Highest rank of a constant of strings."""
 
 Stored: TypeAlias = TensorProto | SparseTensorProto
 """A constant of a model."""

@@ -77,11 +77,11 @@ class Subgraph:
 
     @property
     def module(self) -> Module:
-        """That of all functions."""
+        """The module of the function."""
         return self.f.module
 
     def taken(self, item: Item, name: str) -> Item:
-        """What an item of the graph around is in the function."""
+        """Takes an item of the graph around into the function."""
         if isinstance(item, TensorSequence):
             return TensorSequence(tuple(self._value(value, name) for value in item.items))
         return item if isinstance(item, SymbolicTensor) else self._value(item, name)
@@ -107,7 +107,7 @@ class Subgraph:
         return placeholder
 
     def variable(self, name: str, type: Type) -> Variable:
-        """What a call leaves for the next one."""
+        """Creates a variable, in which a call leaves a value for the next one."""
         variable = self.module.create_variable(name, type, loc=self._outer.loc)
         self._storages.append(variable)
         return variable
@@ -117,7 +117,7 @@ class Subgraph:
         self.scope.environment[name] = item
 
     def run(self, graph: onnx.GraphProto) -> list[Item]:
-        """What the subgraph computes."""
+        """Imports the subgraph; returns its results."""
         assert self.scope.import_graph is not None
         self.scope.within = self._outer.path_of(graph)
         return self.scope.import_graph(graph, self.scope, self._outer.loc)
@@ -162,7 +162,7 @@ def undone_on_error(module: Module, node: onnx.NodeProto) -> Iterator[None]:
 def inlined(
     n: OnnxNode, graph: onnx.GraphProto, inputs: Mapping[str, Item] | None = None
 ) -> tuple[Item, ...]:
-    """What a subgraph computes of `inputs`, as part of the graph around it."""
+    """Imports a subgraph with these `inputs` as part of the graph around it."""
     assert n.scope.import_graph is not None
     environment: ChainMap[str, Item] = ChainMap(dict(inputs or {}), n.scope.environment)
     scope = replace(n.scope, environment=environment, within=n.path_of(graph))

@@ -155,7 +155,7 @@ def _save_all(f: Function) -> None:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """What is stored in a graph and in those of its nodes."""
+    """Yields the tensors stored in a graph and in those of its nodes."""
     work = [graph]
     while work:
         graph = work.pop()

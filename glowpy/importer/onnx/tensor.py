@@ -60,7 +60,7 @@ _KINDS: dict[int, ElemKind] = {
         is not None
     },
 }
-"""Of those that the onnx package has."""
+"""Element kinds by the element types that the onnx package has."""
 
 _NAMES = {
     ElemKind.F16: "float16",

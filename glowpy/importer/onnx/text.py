@@ -20,7 +20,7 @@ from glowpy.support.symbolic import highest
 __all__: list[str] = []
 
 _MAX_COLUMNS = 1 << 24
-"""Of a result: a few bytes of a file may say that it has any number."""
+"""Most columns of a result: a few bytes of a file may demand any number."""
 
 _MAX_DISTANCES = 1000
 """Between the words of an n-gram: nodes are written out for each."""
@@ -127,7 +127,7 @@ def _placed(
 def _weighted(
     n: OnnxNode, mode: str, counts: NodeValue, columns: dict[int, Array], width: int
 ) -> Value:
-    """What the mode makes of counts; there is a weight for each n-gram of the pool."""
+    """Weights counts by the mode; there is a weight for each n-gram of the pool."""
     if mode == "IDF":
         ones = n.operand(Tensor.splat(Type(ElemKind.F32, (1, 1)), 1.0))
         counts = n.f.create_min(n.name, counts, ones).result

@@ -64,7 +64,7 @@ _PACKED = {1: 4, 11: 10}
 
 @dataclass
 class Extracted:
-    """What was taken out of a file: where it lies, by the ticket that stands for it."""
+    """The parts taken out of a file: the span of each, by the ticket that stands for it."""
 
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     _spans: list[Span] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Extracted:
         return self._spans[int.from_bytes(content[16:], "little")]
 
     def parts(self, size: int) -> Iterator[Span]:
-        """What was taken out of a file of `size` bytes, and what lies between, in order."""
+        """Yields the parts that were taken out of a file of `size` bytes, and those between, in order."""
         at = 0
         for start, count in self._spans:
             yield at, start - at
@@ -184,7 +184,7 @@ def _field(number: int, parts: list[Buffer]) -> list[Buffer]:
 
 
 def _fields(view: _View, start: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Of each field its number, how it is encoded, where it begins, and from where to where its content is."""
+    """Yields for each field its number, its encoding, where it begins, and from where to where its content is."""
     at = start
     while at < end:
         begin = at

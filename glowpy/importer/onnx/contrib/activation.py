@@ -79,7 +79,7 @@ _ACTIVATIONS: dict[str, tuple[Builder, int]] = {
     "HardSigmoid": (lambda n, x, p: n.f.create_hard_sigmoid(n.name, x, *p), 2),
     "Clip": (lambda n, x, p: n.f.create_clip(n.name, x, *p), 2),
 }
-"""What may follow a product, and how many parameters it has."""
+"""Activations that may follow a product, and the number of their parameters."""
 
 
 def activated(n: OnnxNode, value: Value, parameters: Sequence[float]) -> Value:

@@ -70,7 +70,7 @@ def _zeros(n: OnnxNode, shape: tuple[int, int], bits: int) -> Value:
 
 
 def _numbers(n: OnnxNode, weights: Tensor, scales: Value, zeros: Value, block: int) -> NodeValue:
-    """What rows of weights stand for, as columns."""
+    """Dequantizes rows of weights, and transposes them."""
     bits = _bits(n)
     if zeros.type.kind.is_float:
         zero, scale = (n.operand(spread(n, v, weights.type, 1, block)) for v in (zeros, scales))

@@ -65,7 +65,7 @@ def _heads(n: OnnxNode) -> int:
 
 
 def _weighed(n: OnnxNode, total: NodeValue, values: NodeValue) -> Value:
-    """What the softmax of the scores makes of the values."""
+    """Sums the values, weighted by the softmax of the scores."""
     return mixed(n, n.f.create_softmax(n.name, total, 3).result, values)
 
 
@@ -162,7 +162,7 @@ def _spread(n: OnnxNode, index: int, axis: int, room: Dim) -> Value | None:
 
 
 def _mask(n: OnnxNode, type: Type, room: Dim) -> Value | None:
-    """What keeps the query from keys that input 3 masks."""
+    """The term of the scores that keeps the query from keys that input 3 masks."""
     mask = _spread(n, 3, 1, room)
     if mask is None:
         return None

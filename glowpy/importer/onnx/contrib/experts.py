@@ -220,7 +220,7 @@ def _normalized(n: OnnxNode, shares: NodeValue) -> NodeValue:
 
 
 def _mixed(n: OnnxNode, layers: list[_Layer], shares: NodeValue, experts: NodeValue) -> Value:
-    """What the experts of each token give, weighed by their shares."""
+    """Computes the experts of each token, and sums their results weighted by their shares."""
     type, f = n.type(0), n.f
     width = type.shape[-1]
     tokens = product(type.shape[:-1])

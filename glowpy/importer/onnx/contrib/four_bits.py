@@ -33,7 +33,7 @@ FOUR_BIT_LEVELS = (
     np.array([*_FP4, *(-level for level in _FP4)], np.float32),
     np.array(_NF4, np.float32),
 )
-"""What a code stands for, times the largest magnitude of its block: by the attribute `quant_type`."""
+"""The number for each code, in parts of the largest magnitude of its block: by the attribute `quant_type`."""
 
 
 @from_onnx("MatMulBnb4", domain=CONTRIB)

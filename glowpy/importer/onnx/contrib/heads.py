@@ -1,4 +1,4 @@
-"""What all forms of attention share: heads, masks as terms of the scores, and the sum that the scores weigh."""
+"""Parts that all forms of attention share: heads, masks as terms of the scores, and the weighted sum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 LOWEST = float(np.finfo(np.float32).min)
-"""What outweighs every score."""
+"""The term that outweighs every score."""
 
 
 def check_type(n: OnnxNode, index: int, shape: Sequence[Dim]) -> None:
@@ -119,7 +119,7 @@ def _term(n: OnnxNode, kept: NodeValue, type: Type, lowest: float) -> Value:
 
 
 def causal_term(n: OnnxNode, type: Type, past: Dim) -> Value | None:
-    """What keeps queries from keys after them, if `unidirectional` is set; the first query comes after `past` keys.
+    """The term that keeps queries from later keys, if `unidirectional` is set; `past` keys precede the first query.
 
     It outweighs every other mask: a query that may see no key at all still looks only back.
     """
@@ -133,7 +133,7 @@ def causal_term(n: OnnxNode, type: Type, past: Dim) -> Value | None:
 
 
 def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value | None:
-    """What keeps all queries from keys that input `index` masks, if it is given.
+    """The term that keeps all queries from keys that input `index` masks, if it is given.
 
     The mask says for each key [batch, keys], or for each query as well [batch, queries, keys], whether it is above 0;
     or it is the number of keys [batch], which if `starts` may be followed by where they begin [2 * batch]; then a

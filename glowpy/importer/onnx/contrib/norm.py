@@ -107,7 +107,7 @@ def _group_norm(n: OnnxNode) -> Value:
 
 @from_onnx("SkipGroupNorm", domain=CONTRIB)
 def _skip_group_norm(n: OnnxNode) -> tuple[Result, ...]:
-    """Of the input plus input 3 plus a bias; the sum is a result as well."""
+    """Normalizes the input plus input 3 plus a bias; the sum is a result as well."""
     x, skip = n.type(0), n.value(3)
     last = n.flag("channels_last", True)
     channels = x.extent(-1 if last else 1)

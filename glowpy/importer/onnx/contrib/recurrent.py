@@ -61,7 +61,7 @@ class _QuantizedLayer(Layer):
                 )
 
     def of(self, index: int, direction: int) -> Value:
-        """What of an input is one direction's: a matrix, a vector for its columns, or one number."""
+        """Takes the part of an input for one direction: a matrix, a vector for its columns, or one number."""
         n = self.n
         own = slice_axis(n, n.value(index), 0, direction, 1, 1)
         return reshape(n, own, n.type(index).shape[1:])
@@ -90,14 +90,14 @@ class _Steps:
         return self._prefix + text
 
     def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """What an operator gives."""
+        """Adds an operator, and names its result."""
         (result,) = self.several(op_type, inputs, 1, **attributes)
         return result
 
     def several(
         self, op_type: str, inputs: tuple[str, ...], count: int, **attributes: Any
     ) -> list[str]:
-        """What an operator with several results gives."""
+        """Adds an operator with several results, and names them."""
         results = [self.name(f"{op_type}_{len(self.nodes)}_{place}") for place in range(count)]
         self.nodes.append(helper.make_node(op_type, inputs, results, **attributes))
         return results
@@ -127,7 +127,7 @@ class _Steps:
         return self.add(function, value, **dict([*attributes.items()][:takes]))
 
     def limited(self, value: str) -> str:
-        """What is limited before an activation function."""
+        """Limits a value before an activation function."""
         limit = self.layer.limit
         if np.isinf(limit):
             return value

@@ -1,4 +1,4 @@
-"""What onnxruntime's own operators take and give: the table that stands in for ONNX's for them.
+"""The schemas of onnxruntime's own operators: the table that stands in for ONNX's for them.
 
 An operand is written `name`, `name?` if it may be left out, `name*` if there may be any number of it, and `name:K`
 unless it is a float. All floats of a node are of one kind, those of `:own` perhaps of another, those of `:stash` of the
@@ -418,5 +418,5 @@ def _table() -> dict[tuple[str, str], defs.OpSchema]:
 
 
 def contrib_schema(domain: str, op_type: str) -> defs.OpSchema | None:
-    """What the table says of an operator; None if it does not have it."""
+    """Looks up an operator in the table; None if it does not have it."""
     return _table().get((domain, op_type))

@@ -50,7 +50,7 @@ def _one_hot_encoder(n: OnnxNode) -> Value:
 
 
 _LISTS = ("floats", "int64s", "strings", "tensor")
-"""What the attributes with keys, values and the default end in."""
+"""Suffixes of the attributes with keys, values and the default."""
 
 
 def _listed(n: OnnxNode, what: str) -> Array:
@@ -71,7 +71,7 @@ def _listed(n: OnnxNode, what: str) -> Array:
 
 
 def _default(n: OnnxNode, values: Array) -> Array:
-    """What stands for an element that is no key, of the kind of the values."""
+    """The value for an element that is no key, of the kind of the values."""
     tensor = n.tensor("default_tensor") if n.has_attribute("values_tensor") else None
     if tensor is not None:
         if tensor.type.count != 1:

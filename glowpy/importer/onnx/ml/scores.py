@@ -1,4 +1,4 @@
-"""What classifiers and regressors have in common: rows of features, transforms of scores, labels of classes."""
+"""Parts that classifiers and regressors share: rows of features, transforms of scores, labels of classes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def opposites(n: OnnxNode, scores: NodeValue, *, chances: bool = False) -> NodeV
 
 
 def transformed(n: OnnxNode, scores: NodeValue, name: str = "") -> Value:
-    """What the attribute `post_transform` makes of rows of scores, in f32."""
+    """Applies the attribute `post_transform` to rows of scores, in f32."""
     name = name or n.text("post_transform", "NONE")
     if name not in _TRANSFORMS:
         expected = ", ".join(_TRANSFORMS)

@@ -40,7 +40,7 @@ _MOST_WEIGHTS = 1 << 27
 
 
 class _Parameters(NamedTuple):
-    """Of a kernel function."""
+    """Parameters of a kernel function."""
 
     gamma: float
     summand: float
@@ -89,7 +89,7 @@ _KERNELS: dict[str, Callable[[OnnxNode, NodeValue, Array, _Parameters], NodeValu
 
 
 def _similarities(n: OnnxNode, vectors: int) -> NodeValue:
-    """What each of so many support vectors says of each example: f64, for the sums of these cancel."""
+    """Computes the kernel of each example with so many support vectors: in f64, for the sums of these cancel."""
     name, parameters = n.text("kernel_type", "LINEAR"), n.reals("kernel_params") or (0.0, 0.0, 0.0)
     if name not in _KERNELS:
         expected = ", ".join(_KERNELS)

@@ -426,7 +426,7 @@ def _weights(
 def _aggregated(
     n: OnnxNode, forest: tuple[_Branches, _Leaves, Array], targets: int, aggregate: str
 ) -> NodeValue:
-    """What all trees say of each target, without base values. Raises UserError for trees that contradict themselves."""
+    """Aggregates all trees for each target, without base values. Raises UserError if trees contradict themselves."""
     branches, leaves, roots = forest
     if aggregate not in _AGGREGATES:
         expected = ", ".join(_AGGREGATES)
