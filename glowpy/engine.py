@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _MOST_ANSWERS = 10_000
-"""So many kinds of nodes a backend remembers answers about, before it begins anew."""
+"""The number of kinds of nodes a backend remembers answers about, before it begins anew."""
 
 
 def backend_class(name: str) -> type[Backend]:

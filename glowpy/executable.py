@@ -137,7 +137,7 @@ class Executable(ProcessBound, ABC):
         self._plain = PlainShapes(port.type.shape for port in self.input_ports)
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
         self._constant: _Bound = {}, [] if self._is_open else self._made({})
-        """Where no shape depends on a symbol."""
+        """Result of `_bound` where no shape depends on a symbol."""
         names = {port.placeholder for port in self.output_ports}
         both = names & {port.placeholder for port in self.input_ports}
         self._takings: list[_Taking] = [

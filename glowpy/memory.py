@@ -141,7 +141,7 @@ def _place(buffers: Sequence[_Buffer]) -> Area:
 
 
 class _Taken:
-    """Which bytes are taken when: a segment tree over time (Bentley 1977), with two sets of bytes in each node.
+    """Bytes that are taken over time: a segment tree (Bentley 1977), with two sets of bytes in each node.
 
     A node spans half of its parent's time. `_held` are bytes taken throughout its span by buffers that do not
     take them throughout the parent's; `_touched` are bytes taken at some time in its span by buffers that are
@@ -374,7 +374,7 @@ class _Computed:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a value lies: its base, its first byte, and the bytes of each dimension's steps."""
+    """Place of a value: its base, its first byte, and the bytes of each dimension's steps."""
 
     base: Value
     start: int

@@ -74,7 +74,7 @@ class PassContext:
     refused: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
     """Why they were not, where they say that: by pass name, then by the names of function and node."""
     steps: Steps = field(default_factory=Steps)
-    """Which changes may happen, and those that have."""
+    """Permission for changes, and those that have happened."""
 
     def allows(self, step: Stepping) -> bool:
         """Whether a pass may run, or the next rewrite by its rules be applied. A required one always may."""

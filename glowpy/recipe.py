@@ -478,7 +478,7 @@ def _declined(ir: IRFunction, backend: Backend, ctx: PassContext) -> dict[str, d
 
 
 def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ...]:
-    """In the order of the module, which is the order of the user's model."""
+    """Returns the ports of placeholders, in the order of the module, which is that of the user's model."""
     chosen = set(placeholders)
     return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
 

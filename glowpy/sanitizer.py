@@ -150,12 +150,12 @@ class Area:
         self._copies.append(self._all.copy())
 
     def changed(self) -> Array:
-        """Which bytes, guards among them, are not what they were when this was last remembered."""
+        """Returns a mask of the bytes, guards among them, that differ from when this was last remembered."""
         changed: Array = self._all != self._copies.pop()
         return changed
 
     def mask(self) -> Array:
-        """No byte, guards among them."""
+        """Returns a mask of all bytes, guards among them, with none set."""
         return np.zeros(len(self._all), np.bool_)
 
     def elements_of(self, value: Value, address: int, mask: Array) -> Array:

@@ -70,7 +70,7 @@ class Step:
 
 @dataclass
 class Steps:
-    """Which steps may happen, how many have happened, and on demand a record of them.
+    """Permission for steps, the number of those that have happened, and on demand a record of them.
 
     Attributes:
         last: The number of the last step that may happen; None if all may. Required passes always do.

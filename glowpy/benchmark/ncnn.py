@@ -27,7 +27,7 @@ from glowpy.support.errors import UserError
 __all__ = ["Ncnn", "ncnn_files"]
 
 _SECONDS = 300
-"""After so long, another process is ended."""
+"""Seconds after which another process is ended."""
 _OPSET = 13
 """pnnx takes Softmax of an older opset for that of this one, which normalizes another dimension."""
 _UNKNOWN = "not exists or registered"

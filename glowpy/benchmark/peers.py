@@ -109,7 +109,7 @@ def _with_openvino(
 def _with_ncnn(
     module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
 ) -> Contestant:
-    """On what pnnx made of the model, or makes of it now."""
+    """Runs ncnn on the files that pnnx made of the model, or makes of it now."""
     with ncnn_files(path, inputs, folder) as files:
         net = Ncnn(module, files, list(inputs.values()), threads)
     return Contestant("ncnn", net.run, net.outputs)

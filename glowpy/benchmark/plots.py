@@ -66,7 +66,7 @@ def roofline(result: Measured) -> Element:
 
 
 def _bandwidths(result: Measured) -> list[tuple[int, float]]:
-    """For each level its bytes, and billions of bytes a second that are read there."""
+    """Returns for each level its bytes, and the billions of bytes a second that are read there."""
     peaks = result.peaks
     return [(size, peaks.bandwidth("read", size * peaks.threads) / _GIGA) for size in _LEVELS]
 

@@ -207,7 +207,7 @@ def _keeps_strided(
 
 
 def _places(shape: Shape, strides: Shape) -> Array:
-    """Where each element lies, counted from the first."""
+    """Returns the place of each element, counted from the first."""
     extents = static(shape)
     places = np.zeros(extents, np.int64)
     for axis, (size, stride) in enumerate(zip(extents, static(strides), strict=True)):
@@ -231,7 +231,7 @@ def _parameters(type: Type, channel: int) -> tuple[float, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Channels:
-    """Which parameters the elements of a tensor have, in row-major order: `run` elements of each channel in turn.
+    """Parameters of a tensor's elements, in row-major order: `run` elements of each channel in turn.
 
     `run` is 0 where there is one channel.
     """

@@ -63,7 +63,7 @@ class Histogram:
 
     @property
     def edges(self) -> Array:
-        """Where bins begin, and where the last one ends: f64, one more than there are bins."""
+        """The beginnings of bins, and the end of the last: f64, one more than there are bins."""
         return np.arange(self.first, self.first + len(self.counts) + 1) * self.width
 
     @property

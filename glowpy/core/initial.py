@@ -56,7 +56,7 @@ class Initializer(ABC):
 
     @abstractmethod
     def _numbers(self, count: int) -> Array:
-        """So many numbers, as f64."""
+        """Returns `count` numbers, as f64."""
 
     def _units(self, count: int) -> Array:
         """Uniform numbers from 0 on and below 1."""

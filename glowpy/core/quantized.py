@@ -60,7 +60,7 @@ def scales_of(type: Type) -> Array:
 
 
 def ratio_of(type: Type, other: Type) -> Array:
-    """By what steps of `type` are multiplied to count in steps of `other`, in f32.
+    """Returns the factors that turn steps of `type` into steps of `other`, in f32.
 
     It is the quotient of scales in f32, as onnxruntime has it: if it were rounded in any other way, one result in some
     ten thousand would differ by a step. Where scales are too large or too small for f32, they are divided in f64. What

@@ -110,13 +110,13 @@ class Access(Enum):
 
 
 class Layout(Enum):
-    """Which gaps between its elements an operand of an instruction may have, the fewest first.
+    """Gaps that an operand of an instruction may have between its elements, the fewest first.
 
     The value is what a spec calls it. The kernel of an operand that may have any is told its strides.
     """
 
     DENSE = "dense"
-    """None."""
+    """No gaps at all."""
     ROWS = "rows"
     """Neighbours along the last dimension lie together: the kernel's inner loop runs over them."""
     STRIDED = "strided"

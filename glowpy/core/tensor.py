@@ -61,7 +61,7 @@ _begin, _address = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 def address_of(array: Array) -> int:
-    """Where the elements of a contiguous array begin; 0 if there are none."""
+    """Returns the address of the first element of a contiguous array; 0 if there are none."""
     if not array.size:
         return 0
     try:
@@ -257,7 +257,7 @@ class Tensor:
 
     @property
     def repeats(self) -> tuple[bool, ...]:
-        """Along which dimensions all elements have the same bits, found out once; all of what has no elements."""
+        """Whether all elements have the same bits along each dimension, found out once; true where there are none."""
         if self._repeats is None:
             self._repeats = tuple(_repeats(self.array))
         return self._repeats

@@ -36,7 +36,7 @@ Shape = tuple[Dim, ...]
 
 MAX_RANK = 8
 MAX_BYTES = 1 << 40
-"""No tensor may be larger; a shape beyond this is refused before anything is allocated."""
+"""The largest size of a tensor; a shape beyond this is refused before anything is allocated."""
 
 _QUANTIZABLE = frozenset({ElemKind.I8, ElemKind.U8, ElemKind.I16, ElemKind.I32})
 

@@ -20,7 +20,7 @@ MAX_SPATIAL = 3
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where the windows of a convolution or pool lie. pads are the begins, then the ends."""
+    """Placement of the windows of a convolution or pool. pads are the begins, then the ends."""
 
     kernels: Sequence[int]
     strides: Sequence[int]

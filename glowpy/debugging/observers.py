@@ -66,12 +66,12 @@ class Observers:
         self._all = all
 
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
-        """Asks each."""
+        """Tells each observer."""
         for observer in self._all:
             observer.before(inst, operands)
 
     def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
-        """Asks each."""
+        """Tells each observer."""
         for observer in self._all:
             observer.after(inst, operands)
 

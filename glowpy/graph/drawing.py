@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_function"]
 
 LIMIT = 60
-"""So many nodes are drawn."""
+"""The most nodes that are drawn."""
 
 _WRITTEN = SaveNode.SCHEMA.inputs.index("output")
 """The operand of a save that it does not read."""

@@ -403,7 +403,7 @@ class Function(Builder):
 
     @contextmanager
     def replacing_each(self) -> Iterator[Callable[[Node], None]]:
-        """Like `replacing` for one node after the other: each begins when what the `with` gives is called with it."""
+        """Works like `replacing`, for one node after the other: each begins with a call of what the `with` yields."""
         before = self._loc, self._predicate
         try:
             yield self._replace_next

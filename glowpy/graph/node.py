@@ -94,7 +94,7 @@ class NodeValue(_PartOfModule):
 
     @property
     def uses(self) -> list[Use]:
-        """Who uses this value, and as which operand."""
+        """Users of this value, each with the index of the operand."""
         return list(self._uses)
 
     @property

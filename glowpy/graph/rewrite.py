@@ -52,7 +52,7 @@ Replacement: TypeAlias = NodeValue | Node | None
 
 
 class Why:
-    """Where a rule says why it does not apply to a pattern it knows."""
+    """Collects a rule's reasons for not applying to a pattern it knows."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []

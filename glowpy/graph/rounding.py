@@ -1,4 +1,4 @@
-"""Where floats of 16 bits are rounded: at the end of an operator, and not between the steps that it consists of.
+"""Rounding of 16-bit floats: at the end of an operator, and not between the steps that it consists of.
 
 The square of 300 is no f16, nor is the sum of many elements; but the norm that they are steps of is. Whoever writes an
 operator as several nodes, therefore, has those between compute in f32.

@@ -24,7 +24,7 @@ class OperandRef:
     access: Access
     value: Value
     layout: Layout = Layout.DENSE
-    """Which gaps the instruction allows between the value's elements."""
+    """Gaps that the instruction allows between the value's elements."""
 
     @property
     def is_scratch(self) -> bool:

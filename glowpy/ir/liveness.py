@@ -1,4 +1,4 @@
-"""Where each buffer is alive and who touches it: `lifetimes` as numbers, `Events` for passes that merge buffers."""
+"""Lifetimes and users of buffers: `lifetimes` as numbers, `Events` for passes that merge buffers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Event:
 
 
 class Events:
-    """Who touches which memory, kept right while a pass merges buffers.
+    """Accesses to memory by instructions, kept up to date while a pass merges buffers.
 
     Instructions keep the index they had when the pass began. Each index is a slot that may hold
     several instructions or none; `program` is what the pass leaves. Building it takes linear

@@ -48,7 +48,7 @@ def aligned(offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one buffer lies: bytes [start, start + size) of its area, during instructions [live[0], live[1]]."""
+    """Place of one buffer: bytes [start, start + size) of its area, during instructions [live[0], live[1]]."""
 
     name: str
     start: int

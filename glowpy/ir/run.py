@@ -63,7 +63,7 @@ class Run:
 
     @property
     def loc(self) -> Loc:
-        """Where in the user's input it comes from: the place of its first member that has one."""
+        """Place in the user's input that it comes from: that of its first member that has one."""
         return next((inst.loc for inst in self.members if inst.loc), UNKNOWN)
 
     @property

@@ -1,4 +1,4 @@
-"""Which instructions may be one run: computed element by element, together in one loop.
+"""Decides which instructions may be one run: computed element by element, together in one loop.
 
 `glowpy.opt.ir.stack` brings them together, and `form_runs` makes them runs of the function, once, after all passes.
 Everything after that reads `IRFunction.runs`: the verifier, the memory plan and its check, code generators, tools.
@@ -112,7 +112,7 @@ class RunBuilder:
         self._in_order = True
         self._written: dict[Value, dict[Value, None]] = {}
         self._touched: dict[Value, dict[Value, None]] = {}
-        """By base; what a product at the head reads or scratches is apart, in `_reserved`."""
+        """Values touched, by base; what a product at the head reads or scratches is apart, in `_reserved`."""
         self._reserved: list[Value] = []
         self._dependent: dict[Value, dict[Value, None]] = {}
         """Values that a product at the head writes, and those computed from them; by base."""

@@ -55,7 +55,7 @@ class Value:
 
     @property
     def byte_offset(self) -> Dim:
-        """Where this value begins in the memory of its base, in bytes."""
+        """The offset of this value in the memory of its base, in bytes."""
         definition = self.definition
         return self._place()[1] if definition is not None and definition.operands else 0
 

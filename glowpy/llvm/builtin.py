@@ -19,7 +19,7 @@ BUILTIN = tuple(cls.SCHEMA.mnemonic for cls in (CopyInst, DefineInst, ExtentsIns
 """The mnemonics of these."""
 
 _COPIED_BYTES = 1 << 16
-"""So much of a copy is a unit of work."""
+"""The size of the part of a copy that is one unit of work."""
 
 
 def is_builtin(inst: Instruction) -> bool:
@@ -100,7 +100,7 @@ def _emit_extents(body: Body, inst: ExtentsInst) -> None:
 
 
 def _emit_define(body: Body, inst: DefineInst) -> None:
-    """From the elements to the array of extents, which functions that are called after this one read."""
+    """Writes the elements to the array of extents, which functions that are called after this one read."""
     dim, elements, array = body.module.dim, body.pointer(inst.input), body.extents
     for index, one in enumerate(symbols_of(inst.symbols).values()):
         number = body.load(inst.input.type.kind, elements, str(index))

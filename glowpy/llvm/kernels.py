@@ -56,7 +56,7 @@ class Kernels:
         return declared is not None and bool(declared[1].symbol(operation.types))
 
     def undeclared(self, instructions: Iterable[type[Instruction]]) -> list[str]:
-        """Which instructions no library has a kernel of."""
+        """Describes the instructions for which no library has a kernel."""
         return [
             f"{inst.__name__} has no kernel: expected {inst.SCHEMA.mnemonic} in the KERNELS of one of the "
             f"libraries {', '.join(library.name for library in self.libraries)}"

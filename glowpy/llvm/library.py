@@ -83,7 +83,7 @@ class KernelLibrary:
         return known or str(self._packaged_file(variant) or self._key(variant))
 
     def origin(self, variant: KernelVariant) -> str:
-        """Where the bitcode for a variant is from, for people: a packaged file, the cache, or this process."""
+        """Describes where the bitcode for a variant is from: a packaged file, the cache, or this process."""
         if self._packaged_file(variant) is not None:
             return self.identity(variant)
         if cache_folder() is None:

@@ -106,7 +106,7 @@ class Functions(Protocol):
     """Code in this process."""
 
     def address(self, name: str) -> int:
-        """Where the function called `name` begins; 0 if there is none."""
+        """Returns the address of the function called `name`; 0 if there is none."""
 
 
 def joined(objects: Sequence[bytes]) -> Code:
@@ -282,14 +282,14 @@ class _Linker:
         return section.part, self._appended(section.part, bits, alignment)
 
     def _appended(self, part: int, content: bytes, alignment: int) -> int:
-        """Where the content is in the part."""
+        """Appends content to a part; returns its offset there."""
         memory = self._parts[part]
         memory += bytes(-len(memory) % alignment)
         memory += content
         return len(memory) - len(content)
 
     def _starts(self) -> list[int]:
-        """Where the parts begin, and the whole ends."""
+        """Returns the starts of the parts, and the end of the last."""
         starts = [0]
         for part in self._parts:
             starts.append(-(-(starts[-1] + len(part)) // _PAGE) * _PAGE)
@@ -309,7 +309,7 @@ class _Linker:
         return list(names)
 
     def _address(self, starts: Sequence[int], index: int, symbol: _Symbol) -> int:
-        """Where a symbol is in the image."""
+        """Returns the offset of a symbol in the image."""
         if symbol.section >= _ABSOLUTE_SECTION or (index, symbol.section) not in self._places:
             raise _UnknownError
         part, place = self._places[index, symbol.section]
@@ -346,7 +346,7 @@ class _Linker:
     def _target(
         self, starts: Sequence[int], kind: int, name: str, owner: tuple[int, _Symbol] | None
     ) -> int:
-        """Where a relative address leads: to a symbol, to a jump to a function of the process, or to its slot."""
+        """Returns the target of a relative address: a symbol, a jump to a function of the process, or its slot."""
         if kind in _SLOTS:
             return starts[_READ] + self._slots[name]
         if owner is not None:
@@ -382,7 +382,7 @@ class LoadedImage:
         _protect(self._start + code.ends[0], code.ends[1] - code.ends[0], mmap.PROT_READ)
 
     def address(self, name: str) -> int:
-        """Where the function called `name` begins; 0 if there is none."""
+        """Returns the address of the function called `name`; 0 if there is none."""
         place = self._functions.get(name)
         return 0 if place is None else self._start + place
 
@@ -394,7 +394,7 @@ def _libraries() -> tuple[ctypes.CDLL, ...]:
 
 
 def _function_of_process(name: str) -> int:
-    """Where a function of this process is; 0 where it has none of that name."""
+    """Returns the address of a function of this process; 0 where it has none of that name."""
     for library in _libraries():
         try:
             function = getattr(library, name)

@@ -76,7 +76,7 @@ _SYMBOL_TABLE, _SYMBOL_BYTES = 2, 24
 """ELF: the type of the section, and the size of an entry."""
 
 _ATTRIBUTES = re.compile(r"^attributes #[0-9]+ = \{", re.MULTILINE)
-"""Where the attributes of some functions begin in the text of a module."""
+"""Pattern of the beginning of functions' attributes in the text of a module."""
 
 _MEASURED = ' noredzone "warn-stack-size"="0"'
 """LLVM warns about frames of more than no bytes, and does not count what a function uses of the red zone."""
@@ -368,7 +368,7 @@ class LoadedCode:
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where the function called `name` begins; 0 if there is none."""
+        """Returns the address of the function called `name`; 0 if there is none."""
         with _LOCK:
             return int(self._engine.get_function_address(name))
 

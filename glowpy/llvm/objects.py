@@ -1,4 +1,4 @@
-"""From LLVM IR text to object files: through the cache, and several at the same time.
+"""Compiles LLVM IR text to object files: through the cache, and several at the same time.
 
 A text is linked with *libraries*, LLVM bitcode that holds the kernels it calls.
 """
@@ -45,7 +45,7 @@ from glowpy.support.progress import report
 __all__ = ["compile_objects", "compile_whole", "load_objects"]
 
 _PER_WORKER = 4
-"""So many texts are worth the start of a process, which takes as long as to compile one of the larger."""
+"""The number of texts that are worth the start of a process, which takes as long as to compile one of the larger."""
 
 if sys.platform != "win32":
     import resource

@@ -33,13 +33,13 @@ __all__ = [
 Number = float | int
 
 _UNIT_ELEMENTS = 1 << 14
-"""At least so many elements are a unit of work: fewer take no longer than to hand them to a thread."""
+"""The fewest elements of a unit of work: fewer take no longer than to hand them to a thread."""
 
 _VECTOR_ELEMENTS = 64
 """The number of elements that LLVM computes in one iteration at most: four vectors of the largest."""
 
 _INTERLEAVED = 4
-"""So many neighbours LLVM loads at most as parts of vectors along the loop around them."""
+"""The number of neighbours that LLVM loads at most as parts of vectors along the loop around them."""
 
 
 @dataclass(frozen=True)

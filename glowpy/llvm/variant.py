@@ -17,7 +17,7 @@ LIBJIT_FOLDER = _INSTALLED if IS_INSTALLED else _CHECKOUT
 """The sources of libjit, with the list of variants and the program that compiles kernels: a wheel carries them."""
 
 PACKAGED_BITCODE = Path(__file__).parent / "bitcode" if IS_INSTALLED else None
-"""Where a wheel carries libjit's bitcode; None in a checkout."""
+"""The folder where a wheel carries libjit's bitcode; None in a checkout."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,11 +303,11 @@ class Body:
         self.name = name
         """The network's name, a dot, and the wanted name of the function."""
         self.lines = lines
-        """Where in the IR's text each instruction stands."""
+        """Lines of instructions in the IR's text."""
         self._parameters = parameters
         self.memories: list[Value] = []
         self.units: Dim = 1
-        """In how many units of work the function is called: see `split`."""
+        """The number of units of work in which the function is called: see `split`."""
         self._head: list[str] = []
         """Lines that compute with extents, before all others."""
         self._numbers: dict[Dim | Symbol, str] = {}
@@ -376,7 +376,7 @@ class Body:
         return self.pointer(self.symbols.memory)
 
     def place_of(self, symbol: str) -> int:
-        """Where the extent of a symbol is in that array."""
+        """Returns the index of a symbol's extent in that array."""
         assert self.symbols is not None
         return self.symbols.names.index(symbol)
 

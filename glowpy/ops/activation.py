@@ -257,7 +257,7 @@ def _differentiate_swish(f: Function, n: SwishNode, g: NodeValue) -> Gradients:
 
 @lower(MishNode)
 def _lower_mish(f: Function, n: MishNode) -> Operand:
-    """Misra 2019."""
+    """Computes Mish (Misra 2019)."""
     x = term(f, n, n.input)
     return (x * _tanh_softplus(x)).as_type(n.type)
 

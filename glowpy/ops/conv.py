@@ -107,7 +107,7 @@ def _verify_transposed_convolution(n: TransposedConvolutionNode) -> Iterator[str
 
 @dataclass(frozen=True)
 class _Phase:
-    """Along one spatial dimension, what every `stride`th element of a transposed convolution's result is.
+    """Phase of a transposed convolution: every `stride`th element of its result along one spatial dimension.
 
     A convolution of stride 1 with some taps of the kernel, from the last one on backwards.
 

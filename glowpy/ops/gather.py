@@ -66,7 +66,7 @@ def _gather(result: Tensor, input: Tensor, indices: Tensor, *, axis: int) -> Non
 
 
 def _inside(indices: Tensor, size: int) -> Array:
-    """Where indices lead: negative ones count from the end, others are clamped into the range."""
+    """Returns the rows that indices lead to: negative ones count from the end, others are clamped into the range."""
     wide = indices.array.astype(np.int64)
     return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
 

@@ -183,7 +183,7 @@ def _roi_align(
     largest: bool,
     half_pixel: bool,
 ) -> None:
-    """Which points there are is decided in the kind of the regions, as kernels do it."""
+    """Pools regions; which points there are is decided in the kind of the regions, as kernels do it."""
     number, bins = input.type.extents[0], np.array([height, width])
     for r, region in enumerate(_working(regions.array)):
         image = accumulable(input.array[min(max(int(images.array[r]), 0), number - 1)])
@@ -200,7 +200,7 @@ def _roi_align(
 
 
 def _working(array: Array) -> Array:
-    """In the kind that kernels compute in."""
+    """Converts to the kind that kernels compute in."""
     return array.astype(np.float32) if ElemKind.of(array.dtype).is_half else array
 
 

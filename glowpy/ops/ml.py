@@ -139,7 +139,7 @@ def _infer_find(input: Type, keys: Type) -> Type:
 
 @interpret(FindInst)
 def _find(result: Tensor, input: Tensor, keys: Tensor) -> None:
-    """As numpy searches, in the same order, NaN last; but here a NaN is equal to others."""
+    """Searches as numpy does, in the same order, NaN last; but here a NaN is equal to others."""
     values, known = input.array, keys.array
     places = np.searchsorted(known, values)
     if not known.size:

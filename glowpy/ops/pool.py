@@ -163,7 +163,7 @@ def _max_pool_with_argmax(
 
 
 def _channels_first_index(type: Type) -> Array:
-    """For each element of N, spatial..., C its index if the tensor were stored as N, C, spatial."""
+    """Returns for each element of N, spatial..., C its index if the tensor were stored as N, C, spatial."""
     images, *spatial, channels = type.extents
     first = (images, channels, *spatial)
     return np.moveaxis(np.arange(math.prod(first), dtype=np.int64).reshape(first), 1, -1)

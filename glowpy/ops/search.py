@@ -227,7 +227,7 @@ def _scratch_non_max_suppression(n: NonMaxSuppressionNode) -> tuple[Type, ...]:
 
 
 KEPT = 16
-"""So many boxes are compared with one at a time."""
+"""The number of boxes that are compared with one at a time."""
 
 
 @interpret(NonMaxSuppressionInst)

@@ -53,7 +53,7 @@ def _scratch_fourier_transform(n: FourierTransformNode) -> tuple[Type, ...]:
 def _fourier_transform(
     result: Tensor, input: Tensor, roots: Tensor, work: Tensor, *, inverse: bool, half: bool
 ) -> None:
-    """In the kind of the operands, as kernels compute it: numpy's errors are those of a good algorithm."""
+    """Computes in the kind of the operands, as kernels do: numpy's errors are those of a good algorithm."""
     del work
     length, parts = roots.type.extents[0], factors(input)
     if result.array.size == 0:

@@ -1,4 +1,4 @@
-"""Who called glowpy: what warnings point at."""
+"""Caller of glowpy: the place that warnings point at."""
 
 from __future__ import annotations
 

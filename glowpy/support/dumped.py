@@ -38,7 +38,7 @@ SAVED = "glowpy.output"
 """Key of the storage that a save writes."""
 
 NUMBERED = "."
-"""Between a mnemonic and the number of the function that is the body: overloads, which ONNX has, few runtimes know."""
+"""Separator of a mnemonic and the number of the function that is the body; few runtimes know ONNX's own overloads."""
 
 CONSTANTS = "glowpy.constants"
 """Key of the number of a calling node's last inputs that are constants which the called functions read."""

@@ -1,4 +1,4 @@
-"""Which glowpy this is: what was made by another one may be different."""
+"""Identity of this glowpy: results of another one may be different."""
 
 from __future__ import annotations
 

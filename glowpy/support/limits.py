@@ -1,4 +1,4 @@
-"""Where the machine ends: no memory, no more threads, processes or open files. That is no bug, and users are told."""
+"""Limits of the machine: no memory, no more threads, processes or open files. That is no bug, and users are told."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ __all__ = ["check_output_file", "check_output_folder", "make_output_folder", "wr
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LINKS = 40
-"""As many links in a row does Linux follow."""
+"""The number of links that Linux follows in a row."""
 
 
 def check_output_file(path: str) -> None:

@@ -51,7 +51,7 @@ def remedy(error: UndecidedError) -> dict[str, Dim]:
 
 
 def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str]:
-    """As --shape takes them: `seq=1..64`, `total=past+seq`; after these what they are computed of that is not known."""
+    """Spells dimensions as --shape takes them: `seq=1..64`, `total=past+seq`; then unknown ones that they need."""
     texts = {}
     own = {*symbols_of(known)}
     for name, dim in dims.items():

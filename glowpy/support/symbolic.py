@@ -335,7 +335,7 @@ _SHORT = 6
 """Atoms of products are taken apart in sums of no more terms."""
 
 _DEEPEST = 8
-"""So many atoms are taken apart one after the other, the first two in all orders: time doubles with each."""
+"""The number of atoms taken apart one after the other, the first two in all orders: time doubles with each."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -469,7 +469,7 @@ def _atom_at(atom: Atom, value: Callable[[Symbol], Dim]) -> Dim:
 
 
 def _extreme(name: str, choices: Iterable[Dim]) -> Dim:
-    """Without those that the bounds, or another choice, rule out, and without symbols that all have in common.
+    """Drops choices that the bounds, or another choice, rule out, and symbols that all have in common.
 
     So `seq + max(0, 256 - seq)` is `max(256, seq)`.
     """

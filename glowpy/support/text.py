@@ -124,7 +124,7 @@ class Lexer:
                 return Token(match.lastgroup or "", match.group(), start)
 
     def loc(self, token: Token | None = None) -> Loc:
-        """Where `token` (default: the next one) stands."""
+        """Returns the place of `token` (default: the next one)."""
         start = (token or self._ahead).start
         line = self._text.count("\n", 0, start) + 1
         column = start - (self._text.rfind("\n", 0, start) + 1) + 1

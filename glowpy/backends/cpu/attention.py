@@ -26,7 +26,7 @@ def no_mask(type: Type) -> bool:
 
 @scratch(CpuAttentionNode)
 def _work(n: CpuAttentionNode) -> tuple[Type, ...]:
-    """For each unit queries, a tile of keys, scores, sums, and of each query the largest score and the sum of weights.
+    """Scratch memory of a unit: queries, a tile of keys, scores, sums, largest scores and sums of weights.
 
     Values are there as well where their rows may be no whole vectors.
     """

@@ -60,7 +60,7 @@ class CpuBackend(Backend):
     libraries: ClassVar[tuple[KernelLibrary, ...]] = imported(
         "glowpy.backends.cpu.libjit", "LIBRARIES"
     )
-    """Where the kernels come from; a backend that derives from this one may add its settings."""
+    """Libraries of the kernels; a backend that derives from this one may add its settings."""
 
     def __init__(self, options: CpuOptions | None = None) -> None:
         super().__init__()
@@ -106,9 +106,9 @@ class CpuBackend(Backend):
         return self.compiler.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
-        """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
+        """Whether a kernel is declared, even if the bitcode does not define it; for halves, a kernel in f32.
 
-        So are weights that products read as they are stored.
+        The same holds for weights that products read as they are stored.
 
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """
@@ -153,7 +153,7 @@ class CpuBackend(Backend):
         return self.compiler.compile(program, options, workers, rounds)
 
     def remembers(self, options: CompileOptions) -> bool:
-        """Where there is a cache, unless code comes with files beside it, tells what it does, or was tuned."""
+        """Whether functions are cached: not where code comes with files beside it, tells what it does, or was tuned."""
         settings = self.options
         told = settings.debug, settings.perf_map, settings.jitdump, settings.timed
         special = options.instrument or options.sanitize or any(told) or settings.tune is not None

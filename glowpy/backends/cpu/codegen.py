@@ -51,7 +51,7 @@ _INLINE_RUN = 16
 """A run of more instructions is worth its call."""
 
 _INLINED = 256
-"""So many instructions are inlined into one function at most, for LLVM's sake again: the runs after them are called."""
+"""The most instructions inlined into one function, for LLVM's sake again: the runs after them are called."""
 
 
 def entry_name(program: Program) -> str:

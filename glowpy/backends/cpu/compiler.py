@@ -121,9 +121,9 @@ class Compiler:
         return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
 
     def keeps(self, node: Node) -> bool:
-        """Where a kernel is declared, whether or not the bitcode defines it; for halves, a kernel in f32.
+        """Whether a kernel is declared, even if the bitcode does not define it; for halves, a kernel in f32.
 
-        So are weights that products read as they are stored.
+        The same holds for weights that products read as they are stored.
 
         A node whose kernel has been forgotten is refused with the kernel's name: lowering it would hide that.
         """

@@ -164,7 +164,7 @@ def _body(
 
 
 class _Addresses:
-    """Where memory is, as LLVM IR at the beginning of an entry point: appends to `lines` what finds out.
+    """Addresses of memory at the beginning of an entry point: appends LLVM IR that finds them to `lines`.
 
     Attributes:
         lines: The text of the entry point so far.

@@ -289,7 +289,7 @@ class _Lines:
 def _row_starts(
     body: Body, row: str, shape: Shape, steps: Mapping[Value, Shape]
 ) -> dict[Value, str]:
-    """Where the elements of row number `row` of `shape` begin in every value."""
+    """Returns the address in every value of row number `row` of `shape`."""
     dim, outer = body.module.dim, shape[:-1]
     axes, counts = merged_axes(outer, [step[:-1] for step in steps.values()])
     indices: list[str] = []

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Instrument = Literal["", "table", "symbols", "hooks"]
-"""No instrumentation, callbacks in the table, functions of the user's, or those that a variable of the bundle has."""
+"""Kinds of instrumentation: none, callbacks in the table, the user's functions, or those in a bundle's variable."""
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(ElemKind)}
 """How C code tells element kinds apart."""
@@ -174,7 +174,7 @@ class Callbacks:
 
 
 def _open_fields(value: Value) -> Iterator[tuple[str, Dim]]:
-    """Which fields of an operand's description depend on symbols, as LLVM's indices, and what they are."""
+    """Yields the fields of an operand's description that depend on symbols, as LLVM's indices, with their values."""
     fields: list[tuple[str, Dim]] = [
         (f"1, i32 {axis}", n) for axis, n in enumerate(value.type.shape)
     ]

@@ -39,10 +39,10 @@ __all__ = ["JitFunction"]
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 _NO_TEAM = 0, 0
-"""In place of what computes units of work, and its context."""
+"""Stand-ins for the function that computes units of work, and its context."""
 
 _MAX_PROGRAMS = 8
-"""For so many extents, instructions with these are kept."""
+"""The number of sets of extents for which instructions are kept."""
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 

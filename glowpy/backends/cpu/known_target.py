@@ -64,7 +64,7 @@ def _processor() -> str:
 
 @cache
 def _llvm() -> str:
-    """Which llvmlite there is, found out without importing it; empty if there is none."""
+    """Returns the version of llvmlite, without importing it; empty if it is not installed."""
     spec = importlib.util.find_spec("llvmlite")
     if spec is None or spec.origin is None:
         return ""

@@ -53,7 +53,7 @@ def is_elf(code: bytes) -> bool:
 
 @dataclass(frozen=True)
 class FunctionLines:
-    """Where a function lies in its section, in bytes, and the source line of each of its places."""
+    """A function's range of bytes in its section, and the source line of each of its places."""
 
     name: str
     start: int

@@ -10,7 +10,7 @@ from glowpy.support.cores import usable_cores
 __all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Timed"]
 
 MOST_THREADS = 1024
-"""As many as one could want for a network, and few enough for most systems to begin them."""
+"""The most threads: as many as one could want, and few enough for most systems to start them."""
 
 Optimize = Literal["speed", "size"]
 Timed = Literal["", "wall", "cpu"]
@@ -18,7 +18,7 @@ Timed = Literal["", "wall", "cpu"]
 
 @dataclass(frozen=True)
 class CpuOptions:
-    """Which processor to make code for, and what to leave for debuggers and profilers.
+    """Options for the processor to compile for, and for what to leave to debuggers and profilers.
 
     Attributes:
         target: LLVM triple of the machine to compile for, or a preset such as `rpi4`; empty for this one.

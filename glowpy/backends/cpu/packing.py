@@ -90,7 +90,7 @@ def filter_pieces(filter: Array, group: int, block: int, dot: int = 1) -> Iterat
 
 
 def _matrices(filter: Array, group: int, dot: int) -> Array:
-    """For each group the matrix whose columns are its outputs; the words of each tap are whole."""
+    """Returns for each group the matrix whose columns are its outputs; the words of each tap are whole."""
     rest = -filter.shape[-1] % dot
     whole = np.pad(filter, ((0, 0),) * (filter.ndim - 1) + ((0, rest),)) if rest else filter
     outputs, depth = len(filter) // group, prod(whole.shape[1:])

@@ -39,10 +39,10 @@ _ENDED, _PAUSED, _OTHER_EXTENTS, _NO_ROOM, _WRONG_INDEX, _OTHER_ROWS, _FAILED = 
 _END, _CONSTANT, _EXTENT, _ADD, _MULTIPLY, _DIVIDE, _LEAST, _GREATEST = range(8)
 """The steps that dimensions are computed by."""
 _DEPTH = 16
-"""So many numbers have room on the stack of those steps."""
+"""The number of values that have room on the stack of those steps."""
 
 _PATIENCE, _PAUSE = 64, 0.02
-"""So many rounds are run at once at first, and more as long as they take less than so many seconds: Ctrl-C waits."""
+"""The number of rounds run at once at first; more as long as they take less than this many seconds: Ctrl-C waits."""
 _LEAST_ROOM = 1 << 11
 """Bytes that a memory has at first."""
 _FEW_ROWS = 64
@@ -294,7 +294,7 @@ class _Steps:
         self.steps: _Entries = []
 
     def place(self, dim: Dim) -> int:
-        """Where the steps of a dimension begin. Raises _Unfit for one that is too deep."""
+        """Returns the start of a dimension's steps. Raises _Unfit for one that is too deep."""
         if dim not in self._known:
             own, depth = [*self._sum(dim)], 0
             for operation, _ in own:
@@ -466,7 +466,7 @@ class _Call:
 
 
 def _memory(size: int) -> Array:
-    """So many bytes of anything, at a multiple of the memory plan's alignment."""
+    """Allocates bytes for anything, at a multiple of the memory plan's alignment."""
     block = allocated((size + ALIGNMENT,), np.uint8, zeros=False)
     start = -address_of(block) % ALIGNMENT
     return block[start : start + size]

@@ -92,7 +92,7 @@ def _by_quarters(lhs: Array, rhs: Array) -> Array:
 
 @scratch(CpuStrassenNode)
 def _work(n: CpuStrassenNode) -> tuple[Type, ...]:
-    """For each unit four sums of a slab and a block of columns, and a quarter of two blocks of the right side."""
+    """Scratch memory of a unit: four sums of a slab and a block of columns, and a quarter of two right blocks."""
     blocks, depth, block = n.rhs.type.extents
     units = n.bands * ceil_div(blocks // 2, n.pairs)
     return (n.type.with_shape((units, (4 * n.slab + depth // 2) * block)),)

@@ -1,4 +1,4 @@
-"""Which processor to compile for, and which variant of the kernels fits it."""
+"""Processor to compile for, and the variant of the kernels that fits it."""
 
 from __future__ import annotations
 

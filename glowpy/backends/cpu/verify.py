@@ -335,4 +335,4 @@ _CHECKS: Mapping[str, _Check] = {
     CpuWinogradInst.SCHEMA.mnemonic: partial(_product_misfit, "filter", several=False),
     **{cell.SCHEMA.mnemonic: _cell_misfit for cell in (CpuGruInst, CpuLstmInst, CpuRnnInst)},
 }
-"""For every instruction with an attribute that depends on the length of vectors."""
+"""Rules for every instruction with an attribute that depends on the length of vectors."""

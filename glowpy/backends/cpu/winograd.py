@@ -160,7 +160,7 @@ def _sample(filter: Array, patch: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 @scratch(CpuWinogradNode)
 def _work(n: CpuWinogradNode) -> tuple[Type, ...]:
-    """For each unit a slab's points, what they give for a block of channels, and the pixels of a few patches."""
+    """Scratch memory of a unit: a slab's points, their results for a block of channels, and pixels of a few patches."""
     all_blocks, points, depth, block = n.filter.type.extents
     lanes = block // n.tile_vectors
     spread, sums = n.slab * depth + lanes, n.slab * block + lanes

@@ -91,7 +91,7 @@ class Workers:
 
 
 _counters: dict[int, ctypes.c_int] = {}
-"""For each process that has made teams, this one and those that it was forked from."""
+"""Counters by the process that has made teams: this one and those that it was forked from."""
 
 
 def _callers(process: int) -> ctypes.c_int:

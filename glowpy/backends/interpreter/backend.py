@@ -28,7 +28,7 @@ from glowpy.support.symbolic import static, symbols_of
 __all__ = ["InterpretedFunction", "InterpreterBackend"]
 
 _MAX_PROGRAMS = 8
-"""For so many extents, programs are kept."""
+"""The number of sets of extents for which programs are kept."""
 
 _KNOWN = frozenset(cls.SCHEMA.mnemonic for cls in INSTS)
 
@@ -238,7 +238,7 @@ class _Told:
 
 
 class _Memory:
-    """Where the values of a function are in one call of it."""
+    """Memory of the values of a function in one call of it."""
 
     def __init__(self, code: _Code, bindings: Mapping[str, Array], frame: Array) -> None:
         self._code = code

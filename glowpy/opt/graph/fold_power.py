@@ -61,7 +61,7 @@ class FoldPowerPass(RewritePass):
 
     @rule
     def fold(self, f: Function, n: PowNode, why: Why) -> Replacement:
-        """By the exponent, if all its elements are the same."""
+        """Folds by the exponent, if all its elements are the same."""
         if is_all(n.rhs, 0.0) or is_all(n.rhs, -0.0):
             return f.create_splat(n.name, n.type, 1.0)
         for exponent, create in ((2.0, _square), (-1.0, _reciprocal), (0.5, _root)):

@@ -82,7 +82,7 @@ _LONGEST_SOFTMAX = 1 << 12
 high: 16 bits are enough for the rows that are shorter."""
 
 _LARGEST_NORM = 1 << 15
-"""So many squares of integers of 8 bits have a sum in i32, and sums of those of 16 bits have squares in i64."""
+"""The number of 8-bit integers whose squares have a sum in i32; sums of 16-bit ones have squares in i64."""
 
 _NO_RECIPROCAL = 2.0**-128
 """The largest scale without a reciprocal in f32."""
@@ -264,7 +264,7 @@ class LowerQuantizedPass(RewritePass):
 
     @rule
     def layer_norm(self, f: Function, n: LayerNormalizationNode, why: Why) -> Replacement:
-        """By exact sums of integers and of their squares; their root and its inverse are rounded as IEEE 754 says."""
+        """Lowers to exact sums of integers and of their squares; root and inverse are rounded as IEEE 754 says."""
         if n.type.quant is None:
             return why.no("it is not quantized")
         if not has_integer_form(n, [n.input.type]):

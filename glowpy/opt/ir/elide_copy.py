@@ -89,7 +89,7 @@ def _is_in_place(events: Events, copy: CopyInst, event: Event) -> bool:
 
 
 def _retarget(f: IRFunction, events: Events, index: int, copy: CopyInst) -> None:
-    """Where the types differ, the buffer becomes a view of the weight."""
+    """Puts the result in the place of the copied buffer, which becomes a view of the weight where types differ."""
     result, buffer = copy.result, copy.input.base
     events.forget(index, copy)
     if buffer.type == result.type:

@@ -1,4 +1,4 @@
-"""Where everything lies in a bundle: one area of constants for all its networks, and what goes in and out of each.
+"""Layout of a bundle: one area of constants for all its networks, and the inputs and outputs of each.
 
 Constants with the same elements are stored once. The mutable area and the activations are as large as the largest
 network needs: the networks of a bundle run one after the other. Those of one module share its variables, which lie at
@@ -211,7 +211,7 @@ def _with_shared_variables(
 
 
 def _stacked(rooms: Mapping[str, int], start: int) -> tuple[dict[str, int], int]:
-    """Where each begins if one lies after the other, from a place on; and where all of them end."""
+    """Returns the start of each if one lies after the other, from a place on; and the end of all of them."""
     places = {}
     for name, size in rooms.items():
         places[name] = start

@@ -56,7 +56,7 @@ class StoredBundle:
 
     @property
     def cpu_options(self) -> CpuOptions:
-        """For which machine the bundle was made, as the user asked for it."""
+        """Options for the machine that the bundle was made for, as the user gave them."""
         return CpuOptions(**self.manifest["compile"])
 
     def damage(self) -> list[str]:

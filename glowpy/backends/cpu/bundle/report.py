@@ -125,7 +125,7 @@ def check_budgets(report: SizeReport, layout: Layout, options: BundleOptions) ->
 
 
 def _highest_extents(layout: Layout) -> str:
-    """For people, what memory is planned for: `seq=512`; empty without symbols."""
+    """Describes the extents that memory is planned for: `seq=512`; empty without symbols."""
     extents = [extent for entry in layout.entries for extent in entry.extents]
     bounds = {extent.symbol.name: extent.symbol.high for extent in extents}
     return ", ".join(f"{name}={high}" for name, high in bounds.items())
@@ -161,7 +161,7 @@ def _heaviest(report: SizeReport, layout: Layout) -> str:
 
 
 def _hungriest(report: SizeReport, layout: Layout) -> str:
-    """Where the most bytes are alive, or what takes the others: the instruction with the largest frame, a port."""
+    """Names what takes the most memory: the instruction with the largest frame, or a port."""
     deepest = max(report.instructions, key=lambda instruction: instruction.stack, default=None)
     if deepest is not None and deepest.stack > report.arena:
         return f"'{deepest.name}' takes most of the stack: {deepest.stack} bytes"

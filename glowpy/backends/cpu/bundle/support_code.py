@@ -199,7 +199,7 @@ def _compare_found(entry: Entry, run: Golden, dim: str, step: int) -> list[str]:
 
 
 def _place(step: int, port: Symbol) -> str:
-    """Where an input or output lies."""
+    """Returns LLVM's name of the pointer to an input or output."""
     return f"%place.{step}.{port.name}"
 
 

@@ -153,7 +153,7 @@ _Loop = Callable[[int, int, int], None]
 
 
 def _measured(target: CpuTarget, threads: int) -> Peaks:
-    """By turns, so that what else the machine does hits all of them."""
+    """Measures by turns, so that whatever else the machine does hits all of them."""
     lanes = target.variant.machine.lanes
     loaded = _loaded(target)
     multiply, rounds = _loop(loaded, "multiply"), 0.0

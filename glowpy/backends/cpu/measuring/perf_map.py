@@ -13,7 +13,7 @@ __all__ = ["perf_map_path", "write_perf_map"]
 
 
 def perf_map_path() -> Path:
-    """Where perf looks for the names of this process."""
+    """The file in which perf looks for the names of this process."""
     return Path("/tmp") / f"perf-{os.getpid()}.map"
 
 

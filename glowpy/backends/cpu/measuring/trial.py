@@ -14,7 +14,7 @@ from glowpy.executable import CompiledFunction
 __all__ = ["timed_runs"]
 
 _MOST_BETWEEN = 64 << 20
-"""No more memory than this is read between two runs: caches hold less."""
+"""The most memory that is read between two runs: caches hold less."""
 
 
 def timed_runs(compiled: CompiledFunction, between: int) -> Callable[[], float]:

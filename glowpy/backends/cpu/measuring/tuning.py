@@ -256,7 +256,7 @@ class Tuner(Chooser):
         return self._records[key]
 
     def _affordable(self, questions: list[tuple[Key, _Question]]) -> list[tuple[Key, _Question]]:
-        """As many of the longest as each get `_LEAST_SECONDS`."""
+        """Returns the longest products, as many as each get `_LEAST_SECONDS`."""
         total, chosen = 0.0, 0
         for number, (_, question) in enumerate(questions):
             total += question.cycles
@@ -298,7 +298,7 @@ class Tuner(Chooser):
 
     @staticmethod
     def _judged(samples: Sequence[Sequence[float]], ways: int) -> _Record | None:
-        """Which way is taken after so many turns; None after too few."""
+        """Returns the way that is taken after so many turns; None after too few."""
         if len(samples[0]) < _LEAST_TURNS:
             return None
 

@@ -24,7 +24,7 @@ from glowpy.support.symbolic import Expr, product
 __all__ = ["FoldShufflePass"]
 
 _MOST_CHANNELS = 1.1
-"""So many times the channels there may be, where some are added: the products have as many more steps."""
+"""The highest ratio by which channels may grow, where some are added: the products have as many more steps."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Shuffle:
 
     @property
     def order(self) -> Array:
-        """For each channel after it, which that is before."""
+        """The channel before the shuffle, for each channel after it."""
         return np.arange(self.rows * self.cols).reshape(self.rows, self.cols).T.reshape(-1)
 
     def after(self, slots: Array) -> Array:
@@ -131,7 +131,7 @@ class _Shuffle:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where each group of a convolution finds its channels before a shuffle.
+    """Channels that each group of a convolution reads, in their places before a shuffle.
 
     Attributes:
         slots: Rows x groups x channels of a group in a row: the channels that lie there. Where a group has none, it is

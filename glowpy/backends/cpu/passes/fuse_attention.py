@@ -39,7 +39,7 @@ __all__ = ["FuseAttentionPass"]
 
 _KINDS = (ElemKind.F32, ElemKind.F16, ElemKind.BF16)
 _STEPS = 8
-"""At most so many nodes lie between the scores and softmax."""
+"""The most nodes between the scores and softmax."""
 
 _MASKS = 2
 _SWAPPED = (0, 1, 3, 2)
@@ -427,7 +427,7 @@ def _unrepeated(value: NodeValue, *, repeated: bool) -> _Part | None:
 
 
 def _triangle(masks: Sequence[_Mask], queries: Dim, keys: Dim) -> tuple[int | None, int]:
-    """Which mask hides what comes later, and how many keys after its own number a query sees; None and 0 if none does.
+    """Finds a mask that hides later keys, and the number of keys after its own that a query sees; else None and 0.
 
     Nothing that it hides may come back by a mask that chooses after it, or be a NaN that one before it has chosen.
     """

@@ -15,7 +15,7 @@ from glowpy.passes import GraphPass, PassContext
 __all__ = ["Trial", "TuneProductsPass"]
 
 Trial = Callable[[Module, Chooser, PassContext, int], Callable[[], float]]
-"""As `Prepare`, with the context to compile in and the bytes to read between two runs."""
+"""Type of functions like `Prepare`, with the context to compile in and the bytes to read between two runs."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TuneProductsPass(GraphPass):
     name: ClassVar[str] = "tune-products"
 
     def run(self, f: Function, ctx: PassContext) -> bool:
-        """Measures; False."""
+        """Measures products; changes nothing."""
         collector = Collector(self.tuner.identity)
         copy = f.module.clone().function(f.name)
         quiet = PassContext(ctx.evaluate)

@@ -11,7 +11,7 @@ from glowpy.support.symbolic import ceil_div
 __all__ = ["FEW_QUERIES", "AttentionDecision", "KeyTile", "choose_attention", "key_tiles"]
 
 FEW_QUERIES = 4
-"""At most so many queries of a head are computed one by one, without tiles; the kernel has the same number."""
+"""The number of queries of a head computed one by one, without tiles, at most; the kernel has the same number."""
 
 _ROWS = 128
 """Queries of an item that share a block of keys and values, where not all of a head stay in the second-level cache."""
@@ -49,7 +49,7 @@ class AttentionDecision:
 
 @dataclass(frozen=True, slots=True)
 class KeyTile:
-    """So many keys of a tile of scores.
+    """Tile of scores for a number of keys.
 
     Attributes:
         keys: Of a tile.
@@ -81,7 +81,7 @@ def key_tiles(queries: int, keys: int, depth: int, machine: Machine) -> list[Key
 def choose_attention(
     heads: int, queries: int, keys: int, depth: int, width: int, machine: Machine
 ) -> AttentionDecision:
-    """For so many heads, of all of a batch, with so many queries and keys each; all are at least 1.
+    """Decides for heads, counted over a batch, with these numbers of queries and keys each; all are at least 1.
 
     `depth` and `width` are the elements of a key and a value. Where all of a head stay in the second-level cache, a
     group of queries is done with before the next, so that scratch memory is small. A block is some whole tiles of keys.

@@ -54,7 +54,7 @@ from glowpy.support.symbolic import Dim, Expr, product
 __all__ = ["UNIT_BYTES", "Along", "Cut", "cut_of"]
 
 UNIT_BYTES = 1 << 16
-"""At least so much is read and written by a unit: less takes no longer than to hand it to a thread."""
+"""The fewest bytes that a unit reads and writes: fewer take no longer than to hand them to a thread."""
 
 _TRANSPOSED = 4
 """Units of a transposition are so many times as large: lines far apart are fetched ahead if they are long."""

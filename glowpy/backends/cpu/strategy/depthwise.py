@@ -40,7 +40,7 @@ _TAPS = 9
 """More of them hide what the second cache costs: 7x7x1152 channels by 5 x 5 took an eighth more downwards."""
 
 _SLAB = 4
-"""At least so many lines are a slab, if there are."""
+"""The fewest lines of a slab, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)

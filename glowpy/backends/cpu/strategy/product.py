@@ -80,7 +80,7 @@ _LINE_BYTES = 64
 _CYCLES_PER_POINTER = 1.0
 _CYCLES_PER_TAP = 6.0
 _UNITS = 32
-"""Where it costs nothing, an instruction's work is cut into so many units: threads finish together."""
+"""The number of units that an instruction's work is cut into where that is free: threads finish together."""
 _PIXELS_PER_UNIT = 24
 """A unit is not smaller: it passes over the weights of a block, and must have some tiles for that."""
 _WORK_PER_UNIT = 1 << 17
@@ -138,7 +138,7 @@ class Problem:
         return self.height * self.width
 
     def with_open_columns(self) -> Problem:
-        """Where the number of columns is symbolic: there is code for every number of vectors that may be left."""
+        """Returns the problem for a symbolic number of columns: any number of vectors may be left, and has code."""
         return replace(self, most_vectors=_OPEN_VECTORS)
 
     def steps(self, machine: Machine) -> int:

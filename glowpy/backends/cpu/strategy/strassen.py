@@ -1,4 +1,4 @@
-"""Which matrix products are computed by Strassen's algorithm, and how: a cost model beside that of `product`.
+"""Decides which matrix products are computed by Strassen's algorithm, and how: a cost model beside that of `product`.
 
 Seven products of quarters take the place of eight. That is paid for in sums before and after them, which the model
 counts: those of the left side, once for all columns, and those of the right side, for each slab of rows, which the
@@ -28,7 +28,7 @@ _IN_PLACE = 3
 _LEAST_GAIN = 0.975
 """The share of the direct algorithm's cycles that is allowed. Weights are no fewer, but rounding is less."""
 _UNITS = 16
-"""So many are enough for threads to share, and each has scratch memory of its own."""
+"""The number of units: enough for threads to share, each with scratch memory of its own."""
 _ROOM = 4
 """Four sums of all rows of a slab are to take at most this part of the second-level cache."""
 
@@ -119,7 +119,7 @@ def _decide(
 
 
 def _slab(rows: int, pixels: int, block: int, machine: Machine) -> int:
-    """As many rows as have their sums in cache, in whole tiles; all slabs about equal."""
+    """Returns as many rows as have their sums in cache, in whole tiles; all slabs are about equal."""
     room = machine.second_cache // _ROOM
     most = max(room // (4 * block * machine.element_bytes) // pixels, 1)
     tiles = ceil_div(rows, pixels)

@@ -113,7 +113,7 @@ def _reduce(
 
 
 def _merged(loops: Iterable[tuple[Dim, Dim, Dim]]) -> list[tuple[Dim, Dim, Dim]]:
-    """As few as possible, none of size 1; they are sizes with steps in two tensors."""
+    """Merges dimensions, none of size 1, as far as possible; they are sizes with steps in two tensors."""
     merged: list[tuple[Dim, Dim, Dim]] = []
     for size, to, out_of in loops:
         if size == 1:

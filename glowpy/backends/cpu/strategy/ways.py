@@ -1,4 +1,4 @@
-"""Who decides between several ways to compute a product.
+"""Choosers between several ways to compute a product.
 
 A strategy lists the ways there are, first the one that its model takes. Whoever packs a product asks a `Chooser`
 which it is to be: this one takes the first, another may have measured them. The others are listed when they are asked

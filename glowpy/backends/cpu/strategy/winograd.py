@@ -1,4 +1,4 @@
-"""Which convolutions are computed by Winograd's algorithm, and how: a cost model beside that of `product`.
+"""Decides which convolutions are computed by Winograd's algorithm, and how: a cost model beside that of `product`.
 
 A patch of `size` pixels gives `size - kernel + 1` pixels of the result along each axis, for `size` multiplications
 where the direct algorithm has `kernel` for each pixel. That is paid for in three ways, which the model counts: patches
@@ -33,7 +33,7 @@ PATCHES = (4, 6, 8)
 """Pixels of a patch along an axis with a kernel of more than one: those that libjit/src/winograd.c knows."""
 
 _CYCLES_PER_POINT = 3.0
-"""To spread or to collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
+"""Cycles to spread or collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
 _LEAST_GAIN = 0.9
 """The share of the direct algorithm's cycles that is allowed: it is more exact, and has fewer weights."""
 _ALIKE = 1.05
@@ -47,7 +47,7 @@ _NEAR = 1.03
 _SECOND = 0.25
 """How much it counts that two threads are done at once, beside the time of one."""
 _UNITS = 8
-"""So many are enough for threads to share; an even number of equal ones, where there can be."""
+"""The number of units: enough for threads to share; an even number of equal ones, where there can be."""
 _WORK = 4
 """Each unit has scratch memory of its own: all together as much as so many second-level caches, as input and result
 have, or two units' worth."""
