@@ -1,16 +1,13 @@
-"""How products are tiled: what every decision has to keep to, what the model knows, and what it decides.
+"""How products are tiled: what every decision has to keep to.
 
 The problems are layers of networks; the machines are those of libjit/variants.toml.
 """
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -347,31 +344,3 @@ def test_rows_under_a_depthwise_tile_stay_in_the_first_cache(machine: Machine) -
         assert -(-height // chosen.slab) * blocks >= 8 or chosen.slab <= 7
     far = depthwise_decision((1, 300, 300, 300), (3, 3), (1, 1), (1, 1), machine)
     assert (far.slab, far.vectors) == (1, -(-300 // machine.lanes))
-
-
-def choices() -> Iterator[str]:
-    """What is decided for layers of networks, on every machine."""
-    for name, machine in MACHINES.items():
-        kind = {4: "floats", 8: "doubles", 1: "sums of bytes"}[machine.element_bytes]
-        yield f"{name}: {machine.vector_registers} registers of {machine.lanes} {kind}"
-        for title, problem in PROBLEMS.items():
-            best = choose(problem, machine)
-            tile = f"{best.pixels} x {best.vectors}"
-            line = ", by rows" if best.line != best.pixels else ""
-            slabs = -(-max(-(-problem.pixels // best.line), 1) // best.slab)
-            slab = f", {slabs} slabs" if slabs > 1 else ""
-            fetch = f", fetch {best.fetch}" if best.fetch else ""
-            yield f"  {title}: {tile}{line}{slab}{fetch}"
-
-
-def test_choices_are_those_that_were_measured(request: pytest.FixtureRequest) -> None:
-    """A change of the model shows here; measure it (tools/bench.py), then accept it with --bless."""
-    golden = Path(__file__).with_name("strategy.txt")
-    if request.config.getoption("--bless", default=False):
-        golden.write_text("".join(f"{line}\n" for line in choices()), encoding="utf-8")
-        return
-    before = golden.read_text(encoding="utf-8").splitlines()
-    difference = list(
-        difflib.unified_diff(before, list(choices()), "strategy.txt", "now", lineterm="")
-    )
-    assert not difference, "\n".join(difference)
