@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.engine import BACKENDS
-from glowpy.importer.onnx import model as importer
+from glowpy.importer.onnx import build as importer
 from tests.onnx.calls_models import COUNTING, check, decoder, model_of
 
 ort = pytest.importorskip("onnxruntime")
