@@ -9,8 +9,8 @@ import pytest
 
 import glowpy
 from glowpy.core.tensor import Array, Tensor
-from glowpy.importer.onnx import definition
 from glowpy.importer.onnx import build as importer
+from glowpy.importer.onnx import definition
 from glowpy.importer.onnx.order import names_read, subgraphs
 from tests.onnx.comparison import assert_same, node_cases
 
