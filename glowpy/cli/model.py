@@ -226,6 +226,7 @@ def _read_onnx(
     expect_onnx(path, constants)
     model = read_model(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
+    model = model.resized(bound)
     pairs, known = parse_state(state, model), parse_values(values, model.inputs)
     if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
         return _OnnxFile(model, bound, dims, pairs, known)
@@ -466,11 +467,14 @@ def _check_array(port: Port, array: Array, path: str, model: str) -> None:
 
 
 def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
-    """The remedy for an array of another shape: --shape only helps if the model leaves the shape open."""
+    """The remedy for an array of another shape: --shape helps with as many dimensions as the model declares."""
     if model.endswith(".onnx"):
         infos = {info.name: info for info in read_model(model).inputs}
-        if infos[port.name].admits(shape):
+        info = infos[port.name]
+        if info.admits(shape):
             return f"--shape {port.name}:{_spell(shape)} compiles for this shape"
+        if len(shape) == len(info.shape or ()):
+            return f"--shape {port.name}:{_spell(shape)} changes the sizes that the file declares"
     return (
         f"the model has no other shape for '{port.name}': give it a {_spell(port.type.shape)} array"
     )

@@ -308,12 +308,23 @@ class Programs:
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
         except UserError as error:  # its remedy is for those who give shapes in advance
-            error.diagnostics = [replace(diagnostic, note="") for diagnostic in error.diagnostics]
+            note = self._resizing(shapes)
+            error.diagnostics = [replace(diagnostic, note=note) for diagnostic in error.diagnostics]
             raise
         self._gate.admit(why)  # before anything is learned, or warned of
         with self._lock:
             self._elements.meet(values)
             return self._assumed_with(key_of(values)).plan(shapes)
+
+    def _resizing(self, shapes: Shapes) -> str:
+        """How to open the model for shapes that it has other sizes for; empty where that would not help."""
+        infos = {info.name: info for info in self._model.inputs}
+        other = {
+            name: shape
+            for name, shape in shapes.items()
+            if not infos[name].admits(shape) and len(shape) == len(infos[name].shape or ())
+        }
+        return f"the session has other sizes if it is opened with shapes={other}" * bool(other)
 
     def _compiled(
         self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str

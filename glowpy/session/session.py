@@ -37,6 +37,7 @@ from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
+from glowpy.support.symbolic import Dim
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -68,6 +69,9 @@ class InferenceSession(ProcessBound):
         check_indices: Whether an index that leads out of range is an error of the run that met it, as in onnxruntime.
             If indices are not checked, such an index leads to the nearest element.
 
+        shapes: Other shapes of inputs than the model declares, by name: `{"x": (8, 3, 224, 224)}`; text, such as
+            `batch`, names a dimension that is open. Numbers that the model writes elsewhere follow: see docs/shapes.md.
+
     The threads begin with the first run that has work for several, and end with `close`, with the `with` around the
     session, or with the session.
 
@@ -90,6 +94,7 @@ class InferenceSession(ProcessBound):
         on_compile: Callable[[CompileEvent], object] | None = None,
         _gate: Gate | None = None,
         check_indices: bool = False,
+        shapes: Mapping[str, Sequence[Dim | str | None]] | None = None,
     ) -> None:
         expect_type("limit", limit, int, "a number of specialisations")
         expect_type("options", options, CompileOptions | None, "CompileOptions")
@@ -98,8 +103,10 @@ class InferenceSession(ProcessBound):
         self._own, self._checks = isinstance(backend, str), check_indices
         self._backend = backend_with(backend, threads, low_memory=low_memory)
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
+        if shapes and isinstance(opened, HostModel):
+            raise UserError("shapes: expected a model of numbers alone", loc=Loc(opened.file))
         if isinstance(opened, OnnxModel):
-            opened = copy(opened)
+            opened = copy(opened.resized(shapes or {}))
             opened.checked = check_indices
             opened.shares_caches = opened.shares_caches or bool(state)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]

@@ -52,10 +52,12 @@ class Targets:
     """What reshapes do for the sizes that a model was written for, by a name of each, and then for others.
 
     Attributes:
+        fixed: The names of the targets that depend on constants alone, for who asks.
         merged: The factors of sizes; those of the inputs have one each.
         is_known: Whether reshapes are noted already, and targets are to follow.
     """
 
+    fixed: frozenset[str] = frozenset()
     merged: Merged = field(default_factory=dict)
     is_known: bool = False
     _noted: dict[tuple[str, int], tuple[Shape, Shape]] = field(default_factory=dict)

@@ -25,6 +25,7 @@ from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.kit.found import Found, count_output
 from glowpy.importer.kit.needs import ValueNeededError, value_needed
+from glowpy.importer.kit.targets import Targets
 from glowpy.importer.kit.values import SymbolicTensor
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, check_types, unsupported_reason
 from glowpy.importer.onnx.definition import definition_of, schema_of
@@ -73,6 +74,7 @@ class Build:
     types: list[Type]
     values: Mapping[str, Array]
     supposed: Mapping[str, Dim] = field(default_factory=dict)
+    targets: Targets | None = None
     module: Module = field(default_factory=Module)
     environment: dict[str, Item] = field(default_factory=dict)
     errors: list[UserError] = field(default_factory=list)
@@ -91,6 +93,7 @@ class Build:
             found=Found(self.module.symbols, self.supposed),
             checks=[] if self.model.checked else None,
             shares_caches=self.model.shares_caches,
+            targets=self.targets,
             import_graph=self.import_graph,
         )
         try:

@@ -6,7 +6,9 @@ Every operator, opset, attribute and element type that cannot be imported is fou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,19 +21,23 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs, check_pairs, keep_state, recognized_pairs
+from glowpy.importer.kit.targets import Factor, Targets
 from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.initial import set_initial_values
-from glowpy.importer.onnx.order import in_order, place_of
+from glowpy.importer.onnx.order import fixed_names, in_order, place_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.signature import (
+    DeclaredDim,
     ValueInfo,
     bind,
     declared,
     is_typed,
+    resized_info,
     typed_outputs,
+    unsized,
     value_info,
 )
 from glowpy.importer.onnx.source import Source, read_source
@@ -59,7 +65,8 @@ def load(
 
     Args:
         model: A path, the bytes of a file, or a parsed model.
-        shapes: Shapes of inputs by name, for models with symbolic dimensions.
+        shapes: Shapes of inputs by name, also with other sizes than the model declares: targets of reshapes that it
+            writes as numbers follow, or the error says where that is not clear.
         dims: Sizes of symbolic dimensions by name: numbers, or `support.symbolic.symbol(name, low, high)`, and
             expressions of these, which stay open.
         values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
@@ -71,7 +78,8 @@ def load(
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
     UserError for a model that contradicts itself.
     """
-    return read_model(model).build(shapes=shapes, dims=dims, values=values, state=state)
+    opened = read_model(model).resized(shapes or {})
+    return opened.build(shapes=shapes, dims=dims, values=values, state=state)
 
 
 @within_limits
@@ -93,6 +101,7 @@ class OnnxModel:
         shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
         deferred: What is wrong with nodes of a branch, whatever the shapes are, where the other branch can be taken.
+        written: The shapes that inputs are declared with which are given others, by name: see `resized`.
     """
 
     source: Source
@@ -101,6 +110,7 @@ class OnnxModel:
     shares_caches: bool = False
     faulty: set[Loc] = field(default_factory=set)
     deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
+    written: dict[str, list[DeclaredDim]] = field(default_factory=dict)
 
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
@@ -120,7 +130,8 @@ class OnnxModel:
         foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
         meanings = [known_identity(domain) for domain in foreign]
         ways = "checked" * self.checked + "shared" * self.shares_caches
-        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{ways}"
+        sizes = f" written as {self.written}" if self.written else ""
+        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{ways}{sizes}"
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:
@@ -229,7 +240,9 @@ class OnnxModel:
             return dumped_module(self.source, self.initializers, state, other_shapes=other_shapes)
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
         try:
-            module = Build(self, self._types(shapes, dims, arrays), arrays, supposed or {}).module
+            types = self._types(shapes, dims, arrays)
+            targets = self.targets(types, arrays, supposed or {}) if self.written else None
+            module = Build(self, types, arrays, supposed or {}, targets).module
         except UndecidedError as error:
             if changes := remedied(error, dims or {}):
                 note = advice(changes, dims or {})
@@ -238,6 +251,52 @@ class OnnxModel:
         keep_state(module.main, state or {})
         set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
+
+    def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> OnnxModel:
+        """The model with inputs of these shapes, where they contradict sizes that it declares.
+
+        Numbers that it writes elsewhere follow as far as that is clear: see `kit.targets`; building says where it is
+        not. Raises UserError for an input of another rank.
+        """
+        wrong = [
+            info
+            for info in self.inputs
+            if info.name in shapes and info.shape is not None and not info.admits(shapes[info.name])
+        ]
+        if not wrong or self.source.is_dump:
+            return self
+        model = copy(self)
+        model.written = dict(self.written)
+        for info in wrong:
+            model.written.setdefault(info.name, list(info.shape or ()))
+        names = {dim for info in self.inputs for dim in info.shape or () if isinstance(dim, str)}
+        model.inputs = [
+            resized_info(i, shapes[i.name], names) if i in wrong else i for i in self.inputs
+        ]
+        model.outputs = [unsized(info) for info in self.outputs]
+        return model
+
+    def targets(
+        self,
+        types: list[Type],
+        values: Mapping[str, Array],
+        supposed: Mapping[str, Dim] | None = None,
+    ) -> Targets:
+        """What reshapes do for the sizes that the model was written for."""
+        targets = Targets(fixed=fixed_names(self.source.proto.graph))
+        known = {name: array for name, array in values.items() if name not in self.written}
+        written: list[Type] = []
+        for info, type in zip(self.inputs, types, strict=True):
+            pairs = zip(self.written.get(info.name, type.shape), type.shape, strict=True)
+            sizes = [old if isinstance(old, int) else new for old, new in pairs]
+            written.append(type.with_shape(sizes))
+            changed = zip(sizes, type.shape, strict=True)
+            targets.merged |= {
+                (a, b): [Factor(a, b)] for a, b in changed if isinstance(a, int) and a != b
+            }
+        Build(self, written, known, supposed or {}, targets)
+        targets.follow()
+        return targets
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
@@ -288,4 +347,11 @@ def build_known(model: OnnxModel, types: Mapping[str, Type], values: Mapping[str
     if model.source.is_dump:
         return dumped_module(model.source, model.initializers)
     model.inputs = [info for info in model.inputs if info.name in types]
-    return Build(model, [types[info.name] for info in model.inputs], values).module
+    ordered = [types[info.name] for info in model.inputs]
+    targets = None
+    if model.written:
+        sound = copy(model)
+        sound.noted = None
+        with suppress(UserError):
+            targets = sound.targets(ordered, values)
+    return Build(model, ordered, values, targets=targets).module

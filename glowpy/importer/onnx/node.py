@@ -22,6 +22,7 @@ from glowpy.graph.node import NodeValue, Operand, value_of
 from glowpy.importer.kit.computed import found_dims
 from glowpy.importer.kit.importing import Importing, Scope
 from glowpy.importer.kit.needs import value_needed
+from glowpy.importer.kit.targets import Targets
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.attributes import NodeAttributes
 from glowpy.importer.onnx.narrow import Narrow
@@ -150,6 +151,8 @@ class OnnxScope(Scope):
     """Those of indices, if any are to be checked when the network runs."""
     shares_caches: bool = False
     """Whether what an attention keeps is in the memory of what it kept before, so that the rest stays as it is."""
+    targets: Targets | None = None
+    """What reshapes do for the sizes that the model was written for, where inputs have others."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, OnnxScope, Loc], list[Item]] | None = None

@@ -10,7 +10,15 @@ import onnx
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["in_order", "is_idle", "named_subgraphs", "names_read", "place_of", "subgraphs"]
+__all__ = [
+    "fixed_names",
+    "in_order",
+    "is_idle",
+    "named_subgraphs",
+    "names_read",
+    "place_of",
+    "subgraphs",
+]
 
 
 def in_order(
@@ -123,3 +131,18 @@ def place_of(node: onnx.NodeProto, index: int, file: str, within: str = "") -> L
     name = node.name or next((output for output in node.output if output), "") or node.op_type
     path = f"{within}/{name}" if within else name
     return Loc(file, node=path, index=index, operator=node.op_type)
+
+
+def fixed_names(graph: onnx.GraphProto) -> frozenset[str]:
+    """What depends on nothing but constants, in the graph and in those of its nodes."""
+    fixed: set[str] = set()
+    work = [graph]
+    while work:
+        inner = work.pop(0)
+        fixed |= {proto.name for proto in inner.initializer}
+        for node in inner.node:
+            graphs = list(subgraphs(node))
+            work += graphs
+            if not graphs and fixed.issuperset(name for name in node.input if name):
+                fixed.update(node.output)
+    return frozenset(fixed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -111,13 +112,24 @@ def _size(n: OnnxNode) -> Tensor | SymbolicTensor:
 
 @from_onnx("Reshape")
 def _reshape_1(n: OnnxNode) -> Value:
-    return reshape(n, n.value(0), _reshaped(n.type(0), n.integers("shape") or (), False))
+    return reshape(n, n.value(0), _target(n, n.integers("shape") or (), False, is_fixed=True))
 
 
 @from_onnx("Reshape", since=5)
 def _reshape_5(n: OnnxNode) -> Value:
-    shape = _reshaped(n.type(0), n.dims(1, signed=True), n.flag("allowzero"))
-    return reshape(n, n.value(0), shape)
+    sizes, targets = n.dims(1, signed=True), n.scope.targets
+    is_fixed = targets is not None and n.input_name(1) in targets.fixed
+    return reshape(n, n.value(0), _target(n, sizes, n.flag("allowzero"), is_fixed=is_fixed))
+
+
+def _target(n: OnnxNode, sizes: Sequence[Dim], allowzero: bool, *, is_fixed: bool) -> Sequence[Dim]:
+    """What the input becomes. Sizes that are fixed follow those of the model's inputs that are other than declared."""
+    type, targets = n.type(0), n.scope.targets
+    if targets is None:
+        return _reshaped(type, sizes, allowzero)
+    written = [] if allowzero else sizes
+    resolved = partial(_reshaped, type, sizes, allowzero)
+    return targets.target(n.proto.output[0], type.shape, written, resolved, is_fixed=is_fixed)
 
 
 def _reshaped(type: Type, sizes: Sequence[Dim], allowzero: bool) -> list[Dim]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -35,8 +35,10 @@ __all__ = [
     "declared_shape",
     "inferred_outputs",
     "is_typed",
+    "resized_info",
     "spelled_shape",
     "typed_outputs",
+    "unsized",
     "value_info",
 ]
 
@@ -86,7 +88,7 @@ class ValueInfo:
             return f"{self.name} {self.kind.value} of any rank"
         return f"{self.name} {self.kind.value}{spelled_shape(self.shape)}"
 
-    def admits(self, shape: Shape) -> bool:
+    def admits(self, shape: Sequence[Dim | DeclaredDim]) -> bool:
         """Whether the declaration leaves room for this shape."""
         if self.shape is None:
             return True
@@ -121,6 +123,29 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     narrow = NARROW.get(tensor.elem_type)
     names = declared_names(tensor)
     return ValueInfo(proto.name, kind, declared_shape(tensor), narrow, names)
+
+
+def resized_info(
+    info: ValueInfo, shape: Sequence[Dim | DeclaredDim], taken: Collection[str]
+) -> ValueInfo:
+    """The declaration of another shape: open dimensions have the names of their symbols, unless these are taken."""
+    if len(shape) != len(info.shape or ()):
+        raise UserError(
+            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
+            note=_shapes_advice([info]),
+        )
+    dims: list[DeclaredDim] = []
+    for dim, old in zip(shape, info.shape or (), strict=True):
+        is_free = str(dim) not in taken or str(dim) == old
+        name = str(dim) if dim is not None and is_free else None
+        dims.append(name if isinstance(dim, str | Expr | None) else int(dim))
+    return replace(info, shape=dims, names=None)
+
+
+def unsized(info: ValueInfo) -> ValueInfo:
+    """The declaration of an output whose sizes may be others."""
+    dims = info.shape and [None if isinstance(dim, int) else dim for dim in info.shape]
+    return replace(info, shape=dims, names=None)
 
 
 _SAYS_NOTHING = re.compile(r"\s*(\?*|unk(__\d+)?|None|-1)\s*")
@@ -370,7 +395,7 @@ def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
     if not info.admits(shape):
         raise UserError(
             f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
-            note=_shapes_advice([info]),
+            note=_resizing_advice(info, shape),
         )
     for dim, size in zip(info.shape or (), shape, strict=False):
         if isinstance(dim, str) and bound.setdefault(dim, size) != size:
@@ -427,6 +452,14 @@ def _shapes_advice(infos: Sequence[ValueInfo]) -> str:
     )
     what = "it a shape" if len(infos) == 1 else "each a shape"
     return f"give {what}: {options}; 1..64 in place of 1 leaves a dimension open; in Python, shapes={shapes}"
+
+
+def _resizing_advice(info: ValueInfo, shape: Shape) -> str:
+    """How to change the sizes that the file declares, where an array has others."""
+    if len(shape) != len(info.shape or ()) or not all(isinstance(size, int) for size in shape):
+        return _shapes_advice([info])
+    option = shlex.quote(f"{info.name}:" + "x".join(map(str, shape)))
+    return f"to change the sizes in the file: --shape {option}; in Python, shapes={{{info.name!r}: {tuple(shape)}}}"
 
 
 def spelled_shape(dims: Sequence[DeclaredDim | Dim]) -> str:

@@ -80,6 +80,7 @@ class SurveyedModel:
 
         What nothing reads, because a node that would is missing, is an output.
         """
+        self.model = self.model.resized(shapes)
         unsaid = self._unsaid(shapes, dims)
         module, problems = self._build(unsaid, ASSUMED, values)
         if problems and unsaid.summary:

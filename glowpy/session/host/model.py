@@ -60,6 +60,8 @@ def by_rounds(model: OnnxModel, error: RoundsError | ValueNeededError) -> HostMo
     Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
     compiles for each value of inputs that another node needs.
     """
+    if model.written:  # the parts would not know what they were written for
+        raise error
     graph, places = model.source.proto.graph, model.source.places
     nodes = {
         places[index] if places else index: model.loc(index, node)
