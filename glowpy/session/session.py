@@ -103,12 +103,13 @@ class InferenceSession(ProcessBound):
         self._own, self._checks = isinstance(backend, str), check_indices
         self._backend = backend_with(backend, threads, low_memory=low_memory)
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
-        if shapes and isinstance(opened, HostModel):
-            raise UserError("shapes: expected a model of numbers alone", loc=Loc(opened.file))
         if isinstance(opened, OnnxModel):
             opened = copy(opened.resized(shapes or {}))
             opened.checked = check_indices
             opened.shares_caches = opened.shares_caches or bool(state)
+        elif state or shapes:
+            what = "state" if state else "shapes"
+            raise UserError(f"{what}: expected a model of numbers alone", loc=Loc(opened.file))
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._given = self._names
         own = options or CompileOptions()
@@ -120,8 +121,6 @@ class InferenceSession(ProcessBound):
         self._hosted: Hosted | None = None
         self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
         if isinstance(opened, HostModel):
-            if state:
-                raise UserError("state: expected a model of numbers alone", loc=Loc(opened.file))
             self._hosted = Hosted(opened, self._part)
             return
         self._model = opened
@@ -133,15 +132,8 @@ class InferenceSession(ProcessBound):
         ]
         self._given = [info.name for info in self.get_outputs()]
         self._narrow = {i.name: i.dtype for i in opened.outputs if i.narrow is not None}
-        self._programs = Programs(
-            opened,
-            self._backend,
-            self._options,
-            self._gate,
-            limit,
-            observer,
-            self._state.pairs,
-        )
+        settings = self._backend, self._options, self._gate, limit, observer
+        self._programs = Programs(opened, *settings, self._state.pairs)
         try:
             self._programs.compile_static()
         except (RoundsError, ValueNeededError) as error:

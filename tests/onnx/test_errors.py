@@ -377,7 +377,7 @@ def test_symbolic_dimension_with_size() -> None:
     [
         ({"dims": {"m": 1}}, "no symbolic dimension 'm', expected one of: 'n'"),
         ({"shapes": {"z": (1,)}}, "no input 'z', expected one of: 'x'"),
-        ({"shapes": {"x": (1, 4)}}, "expected the shape [n x 3], got [1x4]"),
+        ({"shapes": {"x": (1, 4, 1)}}, "expected the shape [n x 3], got [1x4x1]"),
         ({"shapes": {"x": (1,)}}, "expected the shape [n x 3], got [1]"),
         ({"shapes": {"x": (1, 3)}, "dims": {"n": 2}}, "symbolic dimension 'n' is 2 elsewhere"),
         ({"dims": {"n": -1}}, "expected dimensions of at least 0"),
