@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto
 
+import glowpy
 import glowpy.onnxruntime as glow_onnxruntime
 from glowpy.core.tensor import Array
 from tests.onnx.contrib_cases import RNG, Case, case, f32, i32
@@ -359,7 +360,6 @@ REFUSED = [
     (group("", FIRST, TABLES[0], do_rotary=1), "both inputs 7 and 8, or neither"),
     (without(STEP_NODE := group("", STEP), 4), "both inputs 3 and 4, or neither"),
     (without(STEP_NODE, 3, 4), "a total length from 1 to 1, got 4"),
-    (replace(STEP_NODE, known=[]), "'in6' must be known while compiling"),
     (replace(STEP_NODE, attributes={"num_heads": 3, "kv_num_heads": 2}), "a multiple of kv_num_heads, got 3, 2"),
     (group("", [*FIRST[:3], *[a.astype(np.int8) for a in cache(2, 1)], *FIRST[5:]]), "as input 3 ('in3'), got int8"),
 ]  # fmt: skip
@@ -370,6 +370,19 @@ REFUSED = [
 )
 def test_attention_is_refused(node: Case, message: str) -> None:
     assert message in node.error()
+
+
+@pytest.mark.parametrize("node", GROUP, ids=str)
+def test_total_lengths_that_the_network_finds(node: Case) -> None:
+    replace(node, known=[]).check("interpreter", node.expected())
+
+
+def test_a_total_length_beyond_the_room_is_told() -> None:
+    node = replace(group("", STEP), known=[])
+    session = glowpy.InferenceSession(node.model(), backend="interpreter", check_indices=True)
+    session.run(None, node.feeds)
+    with pytest.raises(glowpy.UserError, match=f"expected indices from 1 to {PAST + 1}, got 9"):
+        session.run(None, {**node.feeds, "in6": np.array(9, np.int32)})
 
 
 # Lengths that differ from the total, and caches in one memory.
@@ -405,6 +418,7 @@ def test_lengths_are_those_of_the_batches(node: Case) -> None:
     node.check("interpreter", expected)
     node.check("cpu", expected)
     replace(node, known=[5, 6]).check("interpreter", expected)
+    replace(node, known=[]).check("interpreter", expected)
 
 
 @pytest.mark.parametrize("total", [5, ROOM])

@@ -98,6 +98,44 @@ def kept(sizes: dict[str, int]) -> Array:
     return np.arange(sizes["L"]) < sizes["L"] - 1
 
 
+GROUPS, DEPTH = 2, 16
+SHARED = {"num_heads": HEADS, "kv_num_heads": GROUPS}
+TURNS = {name: weights(16, DEPTH // 2) for name in ("cos", "sin")}
+
+
+def grouped(batch: int | str, new: int | str, past: str = "", **attrs: Any) -> Case:
+    """Queries that share keys, of which the last batch lacks the last one if there is a single new one."""
+    shape = (batch, GROUPS, past, DEPTH)
+    caches = [port(name, *shape) if past else NONE for name in ("pk", "pv")]
+    groups = [port(name, batch, new, GROUPS * DEPTH) for name in "kv"]
+    turns = [port(name) for name in TURNS] if attrs else []
+
+    def total(sizes: dict[str, int]) -> int:
+        return (sizes["P"] if past else 0) + (sizes[new] if isinstance(new, str) else new)
+
+    def ends(sizes: dict[str, int]) -> Array:
+        count = sizes[batch] if isinstance(batch, str) else batch
+        is_short = (np.arange(count) == count - 1) & (new == 1)
+        return np.where(is_short, total(sizes) - 2, total(sizes) - 1)
+
+    return Case(
+        "GroupQueryAttention",
+        [
+            port("q", batch, new, HEADS * DEPTH),
+            *groups,
+            *caches,
+            port("ends", batch, kind=I32),
+            port("total", kind=I32),
+            *turns,
+        ],
+        kinds=(F, F, F),
+        attrs={**SHARED, **attrs},
+        constants=TURNS if attrs else {},
+        given={"ends": ends, "total": total},
+        compiled=past == "M",
+    )
+
+
 CASES = {
     "Attention": Case("Attention", PROJECTED, attrs=NUM, constants=PROJECTION),
     "Attention, past": Case(
@@ -169,6 +207,11 @@ CASES = {
         attrs={**NUM, "past_present_share_buffer": 1},
         given={"past": lambda sizes: sizes["P"]},
     ),
+    "GroupQueryAttention": grouped("B", "S", do_rotary=1),
+    "GroupQueryAttention, past": grouped("B", 1, "P", do_rotary=1),
+    "GroupQueryAttention, room": grouped("B", 1, "M"),
+    "GroupQueryAttention, window": grouped("B", 1, "M", local_window_size=2, do_rotary=1),
+    "GroupQueryAttention, new ones": grouped(1, "S", "P", smooth_softmax=1, do_rotary=1),
     "RotaryEmbedding": Case(
         "RotaryEmbedding",
         [X, port("p", "B", "S", kind=I64), port("cos"), port("sin")],

@@ -133,6 +133,9 @@ class Numbers:
         """Whether each is another."""
         return self._with(np.equal, self.n.f.create_eq, other)
 
+    def __and__(self, other: Numbers) -> Numbers:
+        return self._with(np.logical_and, self.n.f.create_and, other)
+
     def __or__(self, other: Numbers) -> Numbers:
         return self._with(np.logical_or, self.n.f.create_or, other)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
@@ -14,11 +12,13 @@ from glowpy.importer.kit.moves import (
     broadcast,
     concat,
     convert,
+    filled,
     full,
     reshape,
     slice_axis,
 )
-from glowpy.importer.kit.values import Value
+from glowpy.importer.kit.numbers import Numbers, counted
+from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.contrib.heads import (
     LOWEST,
     added,
@@ -30,9 +30,11 @@ from glowpy.importer.onnx.contrib.heads import (
 )
 from glowpy.importer.onnx.contrib.rotary import gathered, rotated
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
+from glowpy.importer.onnx.indices import check_places
 from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import UNBOUNDED, Dim, Expr, greatest, highest, lowest
 
 __all__: list[str] = []
 
@@ -48,20 +50,22 @@ class _Lengths:
         past: Keys from before, of each batch [batch, 1, 1, 1], or for all batches.
         end: How many keys each batch has then, if its past and new ones do not tell: a first run fills up short
             batches on the right.
+        is_first: Whether this is a first run, if only the run can tell.
     """
 
-    new: int
-    total: int
-    kept: int
+    new: Dim
+    total: Dim
+    kept: Dim
     past: NodeValue | int
     end: NodeValue | None = None
+    is_first: Numbers | None = None
 
     def positions(self, n: OnnxNode) -> NodeValue:
         """Where the new queries and keys are, [batch or 1, 1, new, 1]."""
-        steps = np.arange(self.new, dtype=np.int64).reshape(1, 1, -1, 1)
+        steps = counted(n, self.new).reshaped(1, 1, self.new, 1)
         if isinstance(self.past, int):
-            return n.operand(Tensor.of(steps + self.past), f"{n.name}_positions")
-        return n.f.create_add(n.name, self.past, n.operand(Tensor.of(steps))).result
+            return n.operand((steps + self.past).value, f"{n.name}_positions")
+        return (Numbers(n, self.past) + steps).operand
 
 
 def _number(n: OnnxNode, value: int) -> NodeValue:
@@ -141,7 +145,7 @@ def _normalized(
     both = n.real("qk_norm_epsilon", 1e-6)
     results = []
     for index, x, own in ((14, query, "q_norm_epsilon"), (15, key, "k_norm_epsilon")):
-        check_type(n, index, x.type.extents[3:])
+        check_type(n, index, x.type.shape[3:])
         epsilon = n.real(own, both)
         normal = standard(n, "RMSNormalization", [x, n.value(index)], axis=-1, epsilon=epsilon)
         results.append(n.operand(normal))
@@ -150,23 +154,47 @@ def _normalized(
 
 def _lengths(n: OnnxNode, key: NodeValue) -> _Lengths:
     """Each batch has the length that input 5 says, perhaps less than input 6; all begin with a first run."""
-    batch, _, new, _ = key.type.extents
+    batch, _, new, _ = key.type.shape
     check_type(n, 5, (batch,))
-    total, room = (
-        int(n.known_scalar(6)),
-        n.type(3).extents[2] if n.has(3) and n.type(3).rank == 4 else 0,
-    )
-    past, kept = total - new, max(total, room)
-    if not 0 <= past <= room:
-        raise UserError(f"expected a total length from {new} to {room + new}, got {total}")
+    room = n.type(3).shape[2] if n.has(3) and n.type(3).rank == 4 else 0
+    total = _total_length(n, new, room)
+    past, kept = total - new, greatest(total, room)
     last = convert(n, reshape(n, n.value(5), (batch, 1, 1, 1)), ElemKind.I64)
-    if isinstance(last, Tensor) and bool((last.array == total - 1).all()):
+    known = last.array if isinstance(last, Tensor) and isinstance(total, int) else None
+    if isinstance(past, int) and known is not None and bool((known == total - 1).all()):
         return _Lengths(new, total, kept, past)
-    if not past:
+    if past == 0:
         end = n.f.create_add(n.name, n.operand(last), _number(n, 1)).result
-        return _Lengths(new, total, kept, past, end)
-    begins = n.f.create_add(n.name, n.operand(last), _number(n, 1 - new)).result
-    return _Lengths(new, total, kept, begins)
+        return _Lengths(new, total, kept, 0, end)
+    begins = Numbers(n, last) + (1 - new)
+    if lowest(past) > 0:
+        return _Lengths(new, total, kept, begins.operand)
+    is_first = Numbers.of(n, total, ElemKind.I64) <= new
+    begins = Numbers.of(n, 0, ElemKind.I64).where(is_first, begins)
+    ends = (Numbers(n, last) + 1).operand
+    return _Lengths(new, total, kept, begins.operand, ends, is_first)
+
+
+def _total_length(n: OnnxNode, new: Dim, room: Dim) -> Dim:
+    """Input 6, which the network finds if it is neither known nor an extent."""
+    value = n.value(6)
+    if value.type.count != 1:
+        raise UserError(f"expected one element as input 6, got {value.type}")
+    count = convert(n, reshape(n, value, (1,)), ElemKind.I64)
+    if isinstance(count, SymbolicTensor | Tensor):
+        total: Dim = count.array.reshape(-1)[0]
+        total = total if isinstance(total, Expr) else int(total)
+        if highest(total - new) < 0 or lowest(total - new - room) > 0:
+            raise UserError(f"expected a total length from {new} to {room + new}, got {total}")
+        return total
+    check_places(n, count, new, room + new)
+    if room == 0:
+        return new
+    most = highest(room + new)
+    found = Numbers(n, count).at_least(new).at_most(room + new)
+    return n.found(
+        found.value, f"{n.name}_total", None if most == UNBOUNDED else most, lowest(new), source=6
+    )
 
 
 def _turned(
@@ -176,14 +204,17 @@ def _turned(
     if not n.has(7):
         raise UserError("expected inputs 7 and 8 (cos_cache, sin_cache) where do_rotary is 1")
     places = lengths.positions(n)
-    positions = reshape(n, places, (places.type.extents[0], lengths.new))
+    positions = reshape(n, places, (places.type.shape[0], lengths.new))
     if n.has(9):
-        check_type(n, 9, (key.type.extents[0], lengths.new))
+        check_type(n, 9, (key.type.shape[0], lengths.new))
         positions = n.value(9)
-        if lengths.past == 0:  # the first run takes the first position, and counts from there
+        if lengths.past == 0 or lengths.is_first is not None:
+            # the first run takes the first position, and counts from there
             first = slice_axis(n, slice_axis(n, positions, 0, 0, 1, 1), 1, 0, 1, 1)
-            steps = Tensor.of(np.arange(lengths.new, dtype=np.int64)[None])
-            positions = n.f.create_add(n.name, n.operand(first), n.operand(steps)).result
+            counting = Numbers(n, first) + counted(n, lengths.new).reshaped(1, lengths.new)
+            if lengths.is_first is not None:
+                counting = counting.where(lengths.is_first, Numbers(n, positions))
+            positions = counting.value
     cosine, sine = (gathered(n, index, positions) for index in (7, 8))
     interleaved = n.flag("rotary_interleaved")
     turned = [rotated(n, x, cosine, sine, interleaved=interleaved) for x in (query, key)]
@@ -192,19 +223,21 @@ def _turned(
 
 def _kept(n: OnnxNode, index: int, new: NodeValue, lengths: _Lengths) -> NodeValue:
     """Keys or values of the past and new ones after them, then zeros."""
-    batch, groups, count, size = new.type.extents
+    batch, groups, count, size = new.type.shape
     past: list[Value] = []
     if n.has(index):
-        check_type(n, index, (batch, groups, *n.type(index).extents[2:3], size))
+        check_type(n, index, (batch, groups, *n.type(index).shape[2:3], size))
         past = [n.value(index)]
     if not isinstance(lengths.past, int):
         return _written(n, past[0], new, lengths, lengths.past)
     parts = [slice_axis(n, item, 2, 0, lengths.past, 1) for item in past]
     rest = lengths.kept - lengths.past - count
-    tail: Value = full(new.type.with_shape((batch, groups, rest, size)), 0)
-    if rest and n.scope.shares_caches:
-        tail = slice_axis(n, past[0], 2, lengths.past + count, rest, 1)
-    tails = [tail] if rest else []
+    if rest == 0:
+        tails = []
+    elif n.scope.shares_caches:
+        tails = [slice_axis(n, past[0], 2, lengths.past + count, rest, 1)]
+    else:
+        tails = [filled(n, new.type.with_shape((batch, groups, rest, size)), 0)]
     return n.operand(concat(n, [*parts, new, *tails] if lengths.past else [new, *tails], 2))
 
 
@@ -212,62 +245,62 @@ def _written(
     n: OnnxNode, past: Value, new: NodeValue, lengths: _Lengths, ends: NodeValue
 ) -> NodeValue:
     """The same where it is known only when the network runs where the past of each batch `ends`."""
-    batch, groups, count, size = new.type.extents
-    room, f = past.type.extents[2], n.f
+    batch, groups, count, size = new.type.shape
+    room, f = past.type.shape[2], n.f
     zero = f.create_splat(f"{n.name}_zero", Type(new.type.kind, ()), 0.0).result
     # One new row is chosen where it belongs, in one pass over memory; several are written after it.
     row = new if count == 1 else zero
     parts = []
-    for first, stop, old in ((0, room, n.operand(past)), (room, lengths.kept, zero)):
-        if first == stop:
+    for first, length, old in ((0, room, n.operand(past)), (room, lengths.kept - room, zero)):
+        if length == 0:
             continue
-        numbers = np.arange(first, stop, dtype=np.int64).reshape(1, 1, -1, 1)
-        places = n.operand(Tensor.of(numbers), f"{n.name}_places")
+        numbers = counted(n, length).reshaped(1, 1, length, 1) + first
+        places = n.operand(numbers.value, f"{n.name}_places")
         rest = old if n.scope.shares_caches else zero
         after = f.create_select(n.name, f.create_eq(n.name, places, ends), row, rest).result
         kept = f.create_select(n.name, f.create_lt(n.name, places, ends), old, after).result
-        parts.append(broadcast(n, kept, (batch, groups, stop - first, size)))
+        parts.append(broadcast(n, kept, (batch, groups, length, size)))
     result = n.operand(concat(n, parts, 2))
     return result if count == 1 else _with_rows(n, result, new, ends)
 
 
 def _with_rows(n: OnnxNode, kept: NodeValue, new: NodeValue, begins: NodeValue) -> NodeValue:
     """Keys or values with new rows, in each batch from another one on."""
-    batch, groups, room, size = kept.type.extents
-    count, f = new.type.extents[2], n.f
-    starts = np.arange(batch * groups, dtype=np.int64).reshape(batch, groups, 1, 1) * room
-    steps = np.arange(count, dtype=np.int64).reshape(1, 1, -1, 1)
-    last = f.create_min(n.name, begins, _number(n, room - count))
-    begin = f.create_max(n.name, last, _number(n, 0))
-    index = f.create_add(n.name, begin, n.operand(Tensor.of(starts + steps), f"{n.name}_steps"))
+    batch, groups, room, size = kept.type.shape
+    count = new.type.shape[2]
+    starts = counted(n, batch * groups).reshaped(batch, groups, 1, 1) * room
+    steps = starts + counted(n, count).reshaped(1, 1, count, 1)
+    begin = Numbers(n, begins).at_most(room - count).at_least(0)
+    index = begin + Numbers(n, n.operand(steps.value, f"{n.name}_steps"))
     lines = n.operand(reshape(n, kept, (batch * groups * room, size)))
-    places = n.operand(reshape(n, index.result, (batch * groups * count,)))
+    places = index.reshaped(batch * groups * count).operand
     updates = n.operand(reshape(n, new, (batch * groups * count, size)))
-    result = f.create_scatter(n.name, lines, places, updates).result
+    result = n.f.create_scatter(n.name, lines, places, updates).result
     return n.operand(reshape(n, result, (batch, groups, room, size)))
 
 
-def _cut(n: OnnxNode, values: NodeValue, past: NodeValue, new: int) -> NodeValue:
+def _cut(n: OnnxNode, values: NodeValue, past: NodeValue, new: Dim) -> NodeValue:
     """Values with zeros after the last one: nobody knows what is there, and NaN times a weight of 0 would be NaN."""
-    numbers = np.arange(values.type.extents[2], dtype=np.int64).reshape(1, 1, -1, 1) - new
-    places = n.operand(Tensor.of(numbers), f"{n.name}_places")
+    total = values.type.shape[2]
+    numbers = counted(n, total).reshaped(1, 1, total, 1) - new
+    places = n.operand(numbers.value, f"{n.name}_places")
     zero = n.f.create_splat(f"{n.name}_zero", Type(values.type.kind, ()), 0.0)
     return n.f.create_select(n.name, n.f.create_lt(n.name, places, past), values, zero).result
 
 
 def _grouped_scores(n: OnnxNode, query: NodeValue, key: NodeValue) -> NodeValue:
     """Scores [batch, heads, queries, keys]: the heads of a group are one product with its keys."""
-    batch, heads, length, size = query.type.extents
-    groups = key.type.extents[1]
+    batch, _, length, size = query.type.shape
+    heads, groups = query.type.extent(1), key.type.extent(1)
     stacked = reshape(n, query, (batch, groups, heads // groups * length, size))
     plain = scores(n, n.operand(stacked), key)
-    return n.operand(reshape(n, plain, (batch, heads, length, key.type.extents[2])))
+    return n.operand(reshape(n, plain, (batch, heads, length, key.type.shape[2])))
 
 
 def _mixed(n: OnnxNode, weights: NodeValue, value: NodeValue) -> Value:
     """The values, weighed: [batch, queries, heads * size]."""
-    batch, heads, length, keys = weights.type.extents
-    groups, size = value.type.extents[1], value.type.extents[3]
+    batch, _, length, keys = weights.type.shape
+    heads, groups, size = weights.type.extent(1), value.type.extent(1), value.type.shape[3]
     stacked = n.operand(reshape(n, weights, (batch, groups, heads // groups * length, keys)))
     wide = n.operand(convert(n, value, weights.type.kind))
     product = convert(n, n.f.create_mat_mul(n.name, stacked, wide).result, value.type.kind)
@@ -293,39 +326,35 @@ def _weights(n: OnnxNode, total: NodeValue, seen: NodeValue) -> NodeValue:
     if sink is None:
         return f.create_softmax(n.name, visible, 3).result
     weights = f.create_softmax(n.name, n.operand(concat(n, [visible, sink], 3)), 3).result
-    return n.operand(slice_axis(n, weights, 3, 0, type.extents[3], 1))
+    return n.operand(slice_axis(n, weights, 3, 0, type.shape[3], 1))
 
 
 def _seen(n: OnnxNode, lengths: _Lengths) -> NodeValue:
     """Which keys a query sees: those up to itself, or within the window. It broadcasts to the scores."""
-    f, window, causal = n.f, n.integer("local_window_size", -1), n.flag("causal", True)
+    window, causal = n.integer("local_window_size", -1), n.flag("causal", True)
     if window != -1 and (not causal or window < 1):
         expected = "-1, or at least 1" if causal else "-1 without causal"
         raise UserError(f"attribute 'local_window_size': expected {expected}, got {window}")
-    steps = np.arange(lengths.new)[:, None] if causal else np.array([[lengths.new - 1]])
+    new: Dim = lengths.new
+    steps = counted(n, new).reshaped(new, 1) if causal else Numbers.of(n, new - 1, ElemKind.I64)
     # Where a key is if the query is the first new one: at most at the end of the past, then.
-    places = np.arange(lengths.total, dtype=np.int64) - steps
-    if isinstance(lengths.past, int):
-        inside = (places <= lengths.past) & ((window == -1) | (places > lengths.past - window))
-        seen = n.operand(Tensor.of(inside), f"{n.name}_seen")
-    else:
-        keys = n.operand(Tensor.of(places), f"{n.name}_places")
-        seen = f.create_le(n.name, keys, lengths.past).result
-        if window != -1:
-            first = f.create_sub(n.name, lengths.past, _number(n, window))
-            seen = f.create_and(n.name, seen, f.create_lt(n.name, first, keys)).result
+    keys = counted(n, lengths.total)
+    places = keys - steps
+    past = lengths.past if isinstance(lengths.past, int) else Numbers(n, lengths.past)
+    seen = places <= past
+    if window != -1:
+        seen &= places > past - window
     if lengths.end is not None:
-        keys = n.operand(Tensor.of(np.arange(lengths.total, dtype=np.int64)), f"{n.name}_keys")
-        seen = f.create_and(n.name, seen, f.create_lt(n.name, keys, lengths.end)).result
-    return seen
+        seen &= keys < Numbers(n, lengths.end)
+    return n.operand(seen.value, f"{n.name}_seen")
 
 
 def _sink(n: OnnxNode, type: Type) -> Value | None:
     """One more score for each query, of a key without a value: 0, or that of its head."""
-    batch, heads, queries, _ = type.extents
+    batch, heads, queries, _ = type.shape
     shape = (batch, heads, queries, 1)
     if n.has(11):
         check_type(n, 11, (heads,))
         sink = convert(n, n.value(11), type.kind)
         return broadcast(n, reshape(n, sink, (1, heads, 1, 1)), shape)
-    return full(type.with_shape(shape), 0) if n.integer("smooth_softmax", 0) == 1 else None
+    return filled(n, type.with_shape(shape), 0) if n.integer("smooth_softmax", 0) == 1 else None
