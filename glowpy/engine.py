@@ -208,7 +208,7 @@ def compile_or_recall(
     Args:
         key: Names everything that the function depends on.
         build: Makes the function, or a module with one. It is called only if nothing is remembered.
-        backend: What to compile for.
+        backend: The backend to compile for.
         options: How to compile.
         ctx: Watches the passes, if anybody does: then they run, whatever is remembered.
 

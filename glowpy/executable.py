@@ -108,8 +108,8 @@ class Executable(ProcessBound, ABC):
     variables a call is given their `state`, which belongs to the caller.
 
     Attributes:
-        input_ports: What goes in.
-        output_ports: What comes out.
+        input_ports: The ports of inputs.
+        output_ports: The ports of outputs.
         open_ports: Those of them whose shapes depend on extents that the network finds.
         state_ports: Its variables.
         arena_size: Bytes of working memory that an instance has beside its inputs and outputs.
@@ -205,7 +205,7 @@ class Executable(ProcessBound, ABC):
             bindings: An array for each placeholder and each variable's memory, by its name in dumps. That of an output
                 whose shape depends on what is found has room for the largest; its first elements are written.
             arena: Working memory of `arena_size` bytes.
-            extents: What the symbols of inputs' shapes are in this run.
+            extents: The extents of the symbols of inputs' shapes in this run.
         """
 
     def execute_on(
@@ -450,7 +450,7 @@ class CompiledFunction(Executable):
         Args:
             wiring: How a round follows from the one before it.
             rounds: Where the loop is, and then where it is.
-            values: What the next round takes, by name; what is scanned, with all its elements.
+            values: The inputs of the next round, by name; those that are scanned, with all their elements.
         """
         del wiring, rounds, values
         return False

@@ -53,14 +53,14 @@ class History:
 
     Attributes:
         name: The node's name in the graph.
-        operator: What it computes.
+        operator: The operator that it computes.
         function: The function that it is in.
         origin: The node of the model that it is part of.
         events: The steps that were about it, in order.
-        names: What stands in its place in the end.
-        runs: What computes it.
-        views: What of it is only a way to look at memory, by name.
-        constants: What of it is a constant of the program, by name.
+        names: The names of what stands in its place in the end.
+        runs: The runs that compute it.
+        views: Those of its values that are only views of memory, by name.
+        constants: Those of its values that are constants of the program, by name.
     """
 
     name: str

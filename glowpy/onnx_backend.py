@@ -59,7 +59,7 @@ class GlowpyBackend(base.Backend):
     """The interface. What derives from it may compile for another backend, or with other options.
 
     Attributes:
-        backend: What to compile for.
+        backend: The backend to compile for.
         options: How.
     """
 

@@ -34,7 +34,7 @@ class OperatorSet:
     """The operators of one domain. Import functions, and rules of its own classes, register themselves.
 
     Attributes:
-        domain: What ONNX models call it.
+        domain: The name of the domain in ONNX models.
         package: The Python package they come from, whose files say whether compiled networks are out of date. Without
             one, no network of the domain is kept compiled.
         nodes: Classes of nodes, written by classgen; none where the import functions need only those that there are.

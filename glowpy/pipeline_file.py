@@ -37,9 +37,9 @@ class Recipe:
     """The passes of a compilation, in order.
 
     Attributes:
-        calls: What runs on every function that calls others before any of them is optimized.
-        graph: What runs on every function before it is scheduled.
-        ir: What runs on the IR of every function.
+        calls: The pipeline of every function that calls others, run before any of them is optimized.
+        graph: The pipeline of every function before it is scheduled.
+        ir: The pipeline of every function's IR.
     """
 
     calls: Pipeline[Function]

@@ -91,7 +91,7 @@ class Compilation:
 
     Attributes:
         function: As the user's model has it; never changed.
-        backend: What it is compiled for.
+        backend: The backend that it is compiled for.
         options: How it is compiled.
         ctx: Runs constant nodes, verifies and reports as the options say; holds the seconds spent by every pass and
             stage, and counts the steps.

@@ -25,9 +25,9 @@ class Rounds:
     """A loop between two of its rounds.
 
     Attributes:
-        state: What the next round gets from the one before it: arrays, or what else a session knows.
-        scanned: What has an element along its first axis for each round.
-        stacked: Of each value that is stacked, what rounds have given, with one axis more that counts these.
+        state: The values that the next round gets from the one before it: arrays, or what else a session knows.
+        scanned: The arrays that have an element along their first axis for each round.
+        stacked: The results of rounds, for each value that is stacked, with one axis more that counts these.
         round: How many rounds have been.
         most: How many there are at most.
         goes_on: Whether a round has ended the loop.
@@ -60,11 +60,11 @@ class Wiring:
     """How a round follows from the one before it, by the names of what compiled code takes and gives.
 
     Attributes:
-        carried: What each of the state is called that changes: its place, what a round takes, if it does, and gives.
-        scanned: What a round takes an element of, in order; empty for what no round reads.
-        stacked: What is stacked.
-        number: What takes the number of the round; empty if nothing does.
-        keep: What says whether there is another round; empty where there always is.
+        carried: The names of changing state: its place, its input in a round, if there is one, and its output.
+        scanned: The inputs that take an element in each round, in order; empty for what no round reads.
+        stacked: The outputs that are stacked.
+        number: The input that takes the number of the round; empty if none does.
+        keep: The output that says whether there is another round; empty where there always is.
     """
 
     carried: tuple[tuple[int, str, str], ...]

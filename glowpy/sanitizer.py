@@ -112,9 +112,9 @@ class Area:
     """Memory of a network, between two guards.
 
     Attributes:
-        name: What it is, for people.
+        name: A description for people.
         elements: The bytes between the guards.
-        known: Of which bytes somebody has written what they hold.
+        known: Whether each byte was written by somebody.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -201,12 +201,12 @@ class Watch:
     """Checks one run of a network, with one pattern. Raises AccessError from `before` and `after`.
 
     Attributes:
-        runs: What the calls are about.
+        runs: The numbered runs that the calls are about.
         areas: All memory that it may touch but constants; the first is its arena.
-        pattern: What memory holds that nobody has written.
+        pattern: The byte that fills memory which nobody has written.
         places: Where the weights of the program are: the area, and the first byte.
-        own: What elements hold that a run is about to write; the pattern if None.
-        digests: Of what each run has written.
+        own: The byte that fills elements which a run is about to write; the pattern if None.
+        digests: Digests of what each run has written.
     """
 
     runs: NumberedRuns

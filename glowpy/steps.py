@@ -28,9 +28,9 @@ class Change:
     """Change of one node, or of the instructions of that name, in a step.
 
     Attributes:
-        name: What it was called before.
-        operator: What it computed.
-        successors: What stands in its place, by name: itself if it was changed; nothing if nobody read it.
+        name: Its name before.
+        operator: The operator that it computed.
+        successors: The names of what stands in its place: itself if it was changed; nothing if nobody read it.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Step:
         number: Counted from 1 over a whole compilation.
         name: The pass.
         rule: The rule of a rewrite pass that was applied; empty for a whole pass.
-        function: What was changed.
-        node: What the rule was applied to, by the name that it had.
+        function: The function that was changed.
+        node: The node that the rule was applied to, by the name that it had.
         origin: Where in the model that came from: the name of a node.
-        changes: What became of nodes or instructions.
+        changes: Changes of nodes or instructions.
         is_ir: Whether the function is one over buffers.
     """
 

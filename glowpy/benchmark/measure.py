@@ -62,12 +62,12 @@ class Plan:
     """How long to measure, and what.
 
     Attributes:
-        seconds: That every contestant runs at least.
+        seconds: How long every contestant runs at least.
         repeat: How often it runs at least.
         peers: Other runtimes.
         ncnn_models: Where ncnn finds models.
         threads: How many threads compute, of other runtimes too.
-        core: What the process is pinned to; None for wherever it may run.
+        core: The core that the process is pinned to; None for wherever it may run.
         clock: A name of CLOCKS.
     """
 
@@ -88,7 +88,7 @@ class Subject:
         path: The file.
         stages: Its compilation.
         feeds: Arrays for its inputs and variables, by name.
-        tuned: What is known of its products; None unless --tune asked for it.
+        tuned: Measurements of its products; None unless --tune asked for them.
     """
 
     path: str
@@ -102,13 +102,13 @@ class Layer:
     """A run of instructions.
 
     Attributes:
-        effort: What it computes and moves.
+        effort: Its work and traffic.
         seconds: The median of how long it takes.
         start: When it begins in the median run of the network, in seconds from its beginning.
         least: How long it takes at least, by the roofline.
-        bound: What that is the time of: `arithmetic` or `bytes`.
-        explanation: What the strategy decided about its product, if it has one.
-        declined: What else was not made of it, such as an algorithm or a pass, and why.
+        bound: The resource that this bound is the time of: `arithmetic` or `bytes`.
+        explanation: The strategy's decision about its product, if it has one.
+        declined: Alternatives that were not taken, such as an algorithm or a pass, and why.
     """
 
     effort: Effort
@@ -174,15 +174,15 @@ class Measured:
         threads: How many threads computed it.
         macs: Multiply-adds of its products that are computed.
         direct_macs: Those that the direct algorithm needs. What branches and loops call counts as it does, in both.
-        program: What was compiled.
+        program: The compiled program.
         peaks: Those of the machine.
         roofs: Operations in a second at most, for each kind of number that products are of.
-        efforts: Of its runs of instructions.
+        efforts: Work and traffic of its runs of instructions.
         least: How long all of them take at least, one after the other.
         rounds: Seconds of the runs of each round, by runtime.
         busy: The share of the time for which this process had the processor: below 1, others had it as well.
         missing: Why another runtime has no figure.
-        tuned: What is known of its products; None unless --tune asked for it.
+        tuned: Measurements of its products; None unless --tune asked for them.
         layers: Its runs of instructions in the order in which they are computed; none unless they were asked for.
     """
 
@@ -290,9 +290,9 @@ def measure(
 
     Args:
         subject: The model.
-        backend: What it is compiled by.
+        backend: The backend that compiles it.
         twin: The same with the option `timed`; None for no layers.
-        peaks: Of this machine.
+        peaks: The peaks of this machine.
         plan: How long, and beside what.
 
     Raises as `compile` does.

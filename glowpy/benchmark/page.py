@@ -32,8 +32,8 @@ def bench_page(machine: Mapping[str, Any], results: Sequence[Measured]) -> str:
     """The page.
 
     Args:
-        machine: What the figures depend on besides the models, as `machine_figures` says it.
-        results: With layers.
+        machine: The circumstances of the figures besides the models, from `machine_figures`.
+        results: The results, with layers.
     """
     title = ", ".join(Path(result.path).name for result in results)
     body = [*_machine(machine), *(part for result in results for part in _model(result))]

@@ -26,10 +26,10 @@ class Contestant:
     """One model loaded by one runtime.
 
     Attributes:
-        name: Of the runtime.
+        name: The name of the runtime.
         run: Runs it once, which is timed.
-        outputs: What came out, in the model's order.
-        before: What is to be done before every run, and is not timed.
+        outputs: Returns the outputs, in the model's order.
+        before: Called before every run, and not timed.
         after: The same after it.
     """
 

@@ -106,7 +106,7 @@ def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[Dim]) -> Typ
         input: Quantized as a whole.
         weights: Quantized as a whole, or for each index of `axis`: the columns of the sums, their last dimension.
         axis: See above.
-        shape: Of the sums.
+        shape: The shape of the sums.
 
     Raises UserError where the parameters differ along another dimension.
     """

@@ -29,10 +29,10 @@ class StatePort:
     Attributes:
         name: In the user's model, where it was an input.
         placeholder: In dumps.
-        type: What a run reads.
-        following: What the run leaves, which the next one reads.
+        type: The type that a run reads.
+        following: The type that the run leaves, which the next one reads.
         memory: Where both lie, at the beginning along each axis.
-        initial: What the first run reads; None for zeros. Equal ports may begin differently.
+        initial: The elements that the first run reads; None for zeros. Equal ports may begin differently.
     """
 
     name: str
@@ -87,7 +87,7 @@ class State:
     trains and one that evaluates. Of several ports for one variable, the state has one.
 
     Attributes:
-        ports: What the variables are.
+        ports: The ports of the variables.
         arrays: Their memory, by their names in dumps; a run changes it.
         addresses: Where each of these begins.
 

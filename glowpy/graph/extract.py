@@ -33,7 +33,7 @@ def outline(function: Function, nodes: Iterable[Node], name: str) -> CallNode:
     Args:
         function: The function that the nodes are part of.
         nodes: The set. `hull` adds what it takes to make any set convex.
-        name: What the new function is called, and the node that calls it.
+        name: The name of the new function, and of the node that calls it.
 
     Raises UserError for a set that is not convex, with a path that leaves it and comes back; for nodes of other
     functions; for a set of which nothing is read; for one that finds an extent on which others depend; and for a name
@@ -98,7 +98,7 @@ def excerpt(function: Function, nodes: Iterable[Node], name: str = "") -> Module
     Args:
         function: The function that the nodes are part of. It is not changed.
         nodes: The nodes. Saves among them are left out.
-        name: What the network is called; as the function, if left out.
+        name: The name of the network; that of the function, if left out.
 
     Raises UserError for nodes of other functions, and if there are none.
     """

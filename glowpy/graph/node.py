@@ -228,7 +228,7 @@ class Variable(Storage):
 
     Attributes:
         memory: The type of that: of the same kind, and with room for all shapes.
-        initial: What the first run reads: elements, as a constant that is not in the module, or random numbers; None
+        initial: The elements that the first run reads, as a constant that is not in the module, or random numbers; None
             for zeros.
     """
 

@@ -31,7 +31,7 @@ def parse_module(
     """The module that `text` spells.
 
     Args:
-        text: What `print_module` writes.
+        text: The output of `print_module`.
         file: The name for error messages.
         extra: Backend-specific node classes that may occur.
         blobs: Elements by SHA-256 for constants printed as a blob; without them such constants know

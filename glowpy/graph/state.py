@@ -39,7 +39,7 @@ class Declared:
     """Type of an input or output as the model declares it.
 
     Attributes:
-        kind: Of its elements.
+        kind: The kind of its elements.
         shape: Numbers, or names of dimensions that are open, None for one without a name; None if it is not known.
     """
 
@@ -135,7 +135,7 @@ def check_pairs(
 
 
 def keep_state(f: Function, pairs: StatePairs) -> None:
-    """Makes variables of inputs and the outputs that they are in the next run, which `check_pairs` has allowed.
+    """Replaces each input and the output that becomes it in the next run by a variable; `check_pairs` has allowed them.
 
     The memory of a variable has room for what the bounds of symbols allow.
 

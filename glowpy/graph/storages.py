@@ -88,11 +88,11 @@ class Storages:
 
         Args:
             name: In dumps, where it is made legal and unique.
-            type: What a run reads.
+            type: The type that a run reads.
             memory: Where that lies, with room for all shapes.
             loc: Where it comes from.
             original: In the user's model, if that is another name.
-            initial: What the first run reads; zeros if left out. An array is copied.
+            initial: The elements that the first run reads; zeros if left out. An array is copied.
 
         Raises UserError for a name that is no string, a type that is no `Type`, and an initial value that does not fit.
         """

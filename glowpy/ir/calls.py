@@ -39,12 +39,12 @@ class LoopCall:
 
     Attributes:
         round: The weight with the number of the round.
-        keep: That which says whether there is another one.
+        keep: The weight that says whether there is another one.
         whole: Weights that are the caller's operands in every round.
         stacked: Weights that are one element of an operand, along its first dimension.
         count: Where the number of rounds is stored.
         limit: Where the highest number of rounds is.
-        first: What says whether there is a round at all.
+        first: The value that says whether there is a round at all.
     """
 
     round: str

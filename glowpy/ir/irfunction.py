@@ -35,7 +35,7 @@ class IRFunction(IRBuilder):
     value. After all passes, `group` says which instructions are computed together: see `runs`.
 
     Attributes:
-        takes: Of a function that others call, the weights that callers bind, by name and in order.
+        takes: The weights that callers bind, by name and in order, of a function that others call.
         gives: Those of them and others that callers read; empty for a function that no other calls.
         callees: The functions that it needs, each after those that it needs itself. Its constants are theirs, too.
     """

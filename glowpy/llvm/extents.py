@@ -23,7 +23,7 @@ class Symbols:
 
     Attributes:
         names: Their names.
-        memory: What stands for the array of extents among the memory that a function works on.
+        memory: The stand-in for the array of extents among the memory that a function works on.
     """
 
     names: tuple[str, ...]

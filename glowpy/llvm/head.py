@@ -14,7 +14,7 @@ class Head:
     Attributes:
         result: The LLVM type of what it returns.
         name: Without the `@`.
-        parameters: With their types, separated by commas.
+        parameters: Types and names, separated by commas.
         linkage: LLVM's word for who may call it; empty for everybody.
         words: LLVM's words for what it is to do with this function alone.
         is_launched: Whether its calls are launches: it computes runs, and is no part of another function.

@@ -17,7 +17,7 @@ class KernelSpec:
 
     Attributes:
         mnemonic: The instruction.
-        stem: What the symbols begin with: `libjit_gather`.
+        stem: The beginning of the symbols: `libjit_gather`.
         kinds: The operands that name a kernel, and the kinds (`f32`) or element widths (`x32`) it exists for.
         source: The file with the declaration.
     """

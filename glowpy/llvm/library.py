@@ -48,7 +48,7 @@ class KernelLibrary:
     """Kernels in C, compiled to bitcode for each variant.
 
     Attributes:
-        name: What the kernels' symbols begin with.
+        name: The beginning of the kernels' symbols.
         folder: Where `src/*.c` and `include/*.h` are; libjit's headers are found as well.
         packaged: Where an installed package carries bitcode, which is used as it is; None in a checkout.
         specs: The kernels that instructions were declared with, by mnemonic.
@@ -149,7 +149,7 @@ class KernelLibrary:
 
 
 def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
-    """The exit status of the script, and what it said. What it makes of single files is kept in the cache."""
+    """Runs the script; returns its exit status and messages. Its results for single files are kept in the cache."""
     parts = folder / "parts"
     parts.mkdir()
     command = [sys.executable, str(compile_script()), *what, "--parts", str(parts)]
@@ -175,7 +175,7 @@ def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def _bring_parts(process: subprocess.Popen[str], parts: Path) -> dict[str, Key]:
-    """Puts what the script names, and the cache has, into the folder. The keys of all else, by the names."""
+    """Writes the parts that the script asks for and the cache has; returns the keys of the others, by digest."""
     assert process.stdout is not None
     missing = {}
     for digest in process.stdout.readline().split():

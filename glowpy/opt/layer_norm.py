@@ -31,13 +31,13 @@ class LayerNorm:
     """Elements less their mean, over their deviation, times a factor, plus a shift.
 
     Attributes:
-        operand: What is normalized, of the shape of the result.
+        operand: The normalized value, of the shape of the result.
         axes: The dimensions that a mean is over.
-        epsilon: What is added to the variance.
+        epsilon: The number that is added to the variance.
         centred: Whether the mean is subtracted; else the variance is the mean square.
         scale: The factor, which is known and broadcasts; None for 1.
         bias: The shift; None for 0.
-        nodes: What computes it, each node after those that read it; nothing else reads what is between them.
+        nodes: The nodes that compute it, each after those that read it; nothing else reads what is between them.
     """
 
     operand: NodeValue

@@ -21,7 +21,7 @@ class Unary:
 
     Attributes:
         operand: The value, of the shape of the result.
-        nodes: What computes the function, each node after those that read it; nothing else reads what is between them.
+        nodes: The nodes that compute the function, each after those that read it; no other reads what is between them.
     """
 
     operand: NodeValue

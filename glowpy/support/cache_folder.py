@@ -59,8 +59,9 @@ _NAME = re.compile(r"([a-z]+)-[0-9a-f]{64}(\.damaged|\.[0-9a-f]{8}\.part)?")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _SHARE = 64
-"""A process looks through the folder once more when it has written this part of the limit, and frees as much when the
-folder is full. So far can each of several processes that write at the same time go beyond the limit."""
+"""The part of the limit after which a process looks through the folder again, and which it frees when that is full.
+
+Each of several processes that write at the same time may exceed the limit by that much."""
 
 _room: dict[Path, int] = {}
 """How many bytes this process may write before it looks through a folder again."""
@@ -73,7 +74,7 @@ class CacheFile:
 
     Attributes:
         path: Where it is.
-        kind: What it is an entry of: `code`, `weights`, ...
+        kind: The kind of its entry: `code`, `weights`, ...
         state: `entry`, `damaged` (set aside) or `unfinished` (being written, or left by a process that was killed).
         size: Its bytes.
         used: When it was used last, in seconds since 1970.

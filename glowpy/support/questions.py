@@ -45,12 +45,12 @@ class Need:
     """Knowledge that a compilation needs to get further.
 
     Attributes:
-        why: What needs it, as a sentence.
+        why: The reason, as a sentence.
         symbols: The symbols that it is about.
-        question: What has to be known of them, where one extent of each is more than that.
+        question: The relation of them that has to be known, where one extent of each is more than that.
         inputs: The inputs whose elements decide about it, in place of symbols.
         counts: The extents that have no bound.
-        asked: What has to be known of extents that the network finds.
+        asked: The questions about extents that the network finds.
     """
 
     why: str
@@ -66,8 +66,8 @@ class UndecidedError(UserError):
 
     Attributes:
         symbols: The names of the symbols on which it depends.
-        question: What has to be known of these, where that is a question about two dimensions.
-        asked: What had to be known first of extents that the network finds, where this is about what they depend on.
+        question: The relation of these that has to be known, where that is a question about two dimensions.
+        asked: Earlier questions about extents that the network finds, where this is about what they depend on.
     """
 
     def __init__(

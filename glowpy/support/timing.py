@@ -13,8 +13,8 @@ def fastest(runs: Mapping[str, Callable[[], object]], seconds: float) -> dict[st
     """The seconds of the fastest run of each, by turns, so that what else the machine does hits all of them.
 
     Args:
-        runs: What is run, by names.
-        seconds: That are spent on each; all run at least once.
+        runs: The functions to run, by name.
+        seconds: The seconds that are spent on each; all run at least once.
     """
     best = dict.fromkeys(runs, math.inf)
     end = time.perf_counter() + seconds * len(runs)

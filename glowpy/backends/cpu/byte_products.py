@@ -134,7 +134,7 @@ class ByteProducts:
     """Rewrites products of quantized 8-bit integers for a variant.
 
     Attributes:
-        variant: What they are packed for.
+        variant: The variant that they are packed for.
         small: Whether code is to be small.
         chooser: Decides how they are tiled.
     """

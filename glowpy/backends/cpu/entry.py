@@ -89,7 +89,7 @@ class EntryOptions:
             that are in memory.
         bundle: The name those begin with.
         parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
-        timed: What stamps are of; empty for none. What other functions of the network do has none.
+        timed: The counter for stamps; empty for none. Work of other functions of the network has no stamps.
     """
 
     bound: bool = False

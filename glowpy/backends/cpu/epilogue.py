@@ -134,7 +134,7 @@ class _Chain:
 
     Attributes:
         run: Both.
-        context: What is known about the whole program.
+        context: Facts about the whole program.
         steps: How far apart neighbours lie in every value: see `element_steps`.
     """
 

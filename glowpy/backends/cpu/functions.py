@@ -28,11 +28,11 @@ def load_functions(
     """Code with the functions PREFIX_NAME, which are libjit_PREFIX_NAME; compiled if the cache does not have it.
 
     Args:
-        prefix: What the names begin with.
+        prefix: The beginning of the names.
         functions: The types of the results and the arguments of each, in which `{dim}` is an integer as wide as a
             pointer.
         external: The same of functions of this process that they call.
-        identity: What code depends on: the processor, LLVM, and the kernels.
+        identity: Everything that code depends on: the processor, LLVM, and the kernels.
         target: Gives the processor, where something has to be compiled.
         use_cache: Whether code is looked for in the cache, and kept there.
 

@@ -31,14 +31,14 @@ class Image:
 
     Attributes:
         entry: The name of its entry point.
-        inputs: What goes in.
-        outputs: What comes out.
+        inputs: The ports of inputs.
+        outputs: The ports of outputs.
         state: Its variables.
         arena_size: Bytes of working memory.
         symbols: The symbols of which the entry point is told the extents, in that order.
         table: The placeholders and variables in the order of the table of pointers that the entry point takes.
         weights: The keys of its large constants, in the order in which their addresses begin the block of constants.
-        block: That block; the addresses are for the process to fill in.
+        block: The block; the addresses are for the process to fill in.
         code: The code.
     """
 

@@ -52,8 +52,8 @@ class _ObservedRun:
     """A run that an observer sees.
 
     Attributes:
-        instructions: With the extents of the run, as far as they are known by then.
-        failure: What the observer, or a signal meanwhile, has raised.
+        instructions: Returns its instructions, with the extents of the run, as far as they are known by then.
+        failure: The exception that the observer, or a signal meanwhile, has raised.
     """
 
     instructions: Callable[[], Sequence[Instruction]]
@@ -65,7 +65,7 @@ class JitFunction(CompiledFunction):
     """A network as machine code. All instances share the constants.
 
     Attributes:
-        image: What it was made of.
+        image: The image that it was made of.
     """
 
     def __init__(

@@ -17,11 +17,11 @@ class Preset:
     """One machine.
 
     Attributes:
-        name: What --target takes.
+        name: The word that --target takes.
         triple: LLVM's name of the architecture, the operating system and the ABI.
         cpu: LLVM's name of the processor; empty for the baseline of the architecture.
         features: LLVM's features on top of those the processor has.
-        about: What it is, in a few words.
+        about: A description in a few words.
     """
 
     name: str

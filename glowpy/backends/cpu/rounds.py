@@ -133,14 +133,14 @@ class Repetition:
     """Runs rounds of a loop whose body is a network. Immutable, and safe from several threads.
 
     Attributes:
-        words: What the rounds are told before anything is known of a call.
+        words: The words of the context that are known before any call.
         addresses: Which of the words are addresses, as bytes from the first word.
         starts: Where tables begin in these words.
         rooms: Where results are in the memory that all of them have at first.
         num_slots: How many arrays the table of the entry point has.
         num_symbols: How many symbols there are.
-        ins: What a round takes.
-        outs: What a round gives.
+        ins: The ports that a round takes.
+        outs: The ports that a round gives.
         givens: Places of these, by name.
         wiring: How rounds follow from each other.
     """
@@ -246,10 +246,10 @@ class Repetition:
 
         Args:
             rounds: Where the loop is, and then where it is.
-            values: What the next round takes, by name; what is scanned, with all its elements.
+            values: The inputs of the next round, by name; those that are scanned, with all their elements.
             run: Runs rounds.
             areas: Where the entry point, the constants and the working memory are.
-            others: What the entry point's table has after the addresses of arrays and of extents.
+            others: The rest of the entry point's table, after the addresses of arrays and of extents.
         """
         call = _Call(self, rounds, areas, others)
         return call.take(values) and call.repeat(run)

@@ -36,13 +36,13 @@ class Symbol:
     """A tensor a user of the bundle can see, and where it lies in its area.
 
     Attributes:
-        name: What C calls it: its name in the model, made an identifier.
+        name: The name in C: that in the model, made an identifier.
         original: Its name in the model.
-        weight: What the IR calls it.
+        weight: The name in the IR.
         role: Whether it goes in or out, or stays.
         type: Element kind and dimensions; of a variable those of its memory.
         offset: Where it begins, in bytes.
-        variable: What runs read of it and leave in it, of a variable.
+        variable: The types that runs read and leave, of a variable.
         initial: Where the memory of a variable before the first run lies among the constants; None if that is zeros.
     """
 
@@ -70,10 +70,10 @@ class Entry:
     """One network.
 
     Attributes:
-        name: That of its entry point.
+        name: The name of its entry point.
         program: On the bundle's constants.
-        symbols: What can be seen of it.
-        extents: What its entry point is told beside them, in this order.
+        symbols: Its memories that can be seen from outside.
+        extents: The extents that its entry point takes beside them, in this order.
     """
 
     name: str

@@ -74,7 +74,7 @@ def manifest_text(
     Args:
         layout: Where everything lies.
         options: How the bundle was made.
-        backend: What it was compiled for.
+        backend: The name of the backend that compiled it.
         report: Sizes, where the object file's format is known.
         files: The other files of the bundle by name.
         identity: glowpy's version and the bundle's fingerprint.

@@ -184,12 +184,12 @@ class Effort:
 
     Attributes:
         index: The number of its head in the program.
-        run: What is computed, for the extents that were asked for.
+        run: The computation, for the extents that were asked for.
         macs: Multiply-adds of the product that are computed.
         direct_macs: Those that the direct algorithm needs.
-        kind: What they multiply.
-        moves: What it reads and writes in memory.
-        steps: What it reads and writes before and after its products, while nothing is multiplied.
+        kind: The kind of the numbers that they multiply.
+        moves: Its reads and writes in memory.
+        steps: Its reads and writes before and after its products, while nothing is multiplied.
         between: Multiplications of f32 that it makes between its products, each as long as a multiply-add.
     """
 

@@ -57,7 +57,7 @@ class Tuned:
     """Measurements of a product.
 
     Attributes:
-        name: Of the first node that it is.
+        name: The name of the first node that it is.
         product: Operator, types and attributes.
         ways: In words, first the one that the model takes.
         seconds: The median of each; infinite for those that were not tried.
@@ -137,11 +137,11 @@ class _Question:
     """A product that was asked about.
 
     Attributes:
-        name: Of the first node that it is.
+        name: The name of the first node that it is.
         product: Operator, types and attributes.
-        network: Of this node alone.
+        network: A network of this node alone.
         ways: To compute it.
-        cycles: What the model thinks all products like this one take.
+        cycles: The cycles of all products like this one, by the model.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Collector(Chooser):
     """Takes what the model takes, and notes what it is asked about; but what depends on symbols cannot be measured.
 
     Attributes:
-        identity: What entries are named after beside products and ways.
+        identity: The part of the entries' names beside products and ways.
         questions: By the keys of their entries.
     """
 
@@ -178,7 +178,7 @@ class Tuner(Chooser):
     """Takes what was measured to be the fastest, and what the model takes where nothing was measured.
 
     Attributes:
-        results: What is known of the products of the networks that were compiled.
+        results: Measurements of the products of the networks that were compiled.
         measured: The names of the nodes of which something is known.
         changed: Those of them that are computed in another way than the model takes.
     """

@@ -125,12 +125,12 @@ class _Pair:
     """A widening convolution and a depthwise one, each with the element-wise nodes that follow it.
 
     Attributes:
-        widening: Of 1 x 1.
-        between: What follows it.
-        wide: What comes out of these, and only the next one reads.
+        widening: The convolution of 1 x 1.
+        between: The nodes that follow it.
+        wide: The result of these, which only the next one reads.
         depthwise: Reads that.
-        after: What follows the second.
-        result: What comes out of that.
+        after: The nodes that follow the second.
+        result: The result of the last one.
     """
 
     widening: ConvolutionNode

@@ -108,7 +108,7 @@ class _Shuffle:
     """A shuffle of channels: they are `rows` times `cols` before it, and these transposed after it.
 
     Attributes:
-        transpose: What does it.
+        transpose: The node that moves the channels.
         result: The channels in their new order.
         rows: How many times `cols` neighbours there are before.
         cols: How many neighbours.

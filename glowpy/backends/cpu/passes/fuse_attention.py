@@ -209,9 +209,9 @@ class _Scores:
 
     Attributes:
         product: Queries times keys.
-        scale: What it is multiplied by.
-        softcap: What it is capped by then, or 0.
-        masks: What follows, in order.
+        scale: The factor of the product.
+        softcap: The cap that is applied then, or 0.
+        masks: The masks that follow, in order.
         between: All values from the product on.
     """
 
@@ -340,10 +340,10 @@ class _Part:
     """Queries, keys or values, as they are to be read.
 
     Attributes:
-        source: What they are made of.
+        source: The value that they are made of.
         plain: Four dimensions, before they are swapped.
         swapped: Whether the last two dimensions are swapped.
-        factor: What they were multiplied by.
+        factor: The factor that they were multiplied by.
         shuffle: How the source is transposed first; None if it is not.
     """
 

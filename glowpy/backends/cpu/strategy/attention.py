@@ -52,10 +52,10 @@ class KeyTile:
     """Tile of scores for a number of keys.
 
     Attributes:
-        keys: Of a tile.
-        vectors: Of queries.
-        cycles: What the model says the scores of a group of queries take, with all keys.
-        limit: What decides how long a step takes.
+        keys: Keys of a tile.
+        vectors: Vectors of queries.
+        cycles: The modelled cycles for the scores of a group of queries, with all keys.
+        limit: The resource that decides how long a step takes.
     """
 
     keys: int

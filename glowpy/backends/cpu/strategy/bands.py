@@ -29,7 +29,7 @@ class Window:
     """Window of a convolution along one dimension of its input.
 
     Attributes:
-        size: Of the input.
+        size: The extent of the input.
         reach: From the first to the last element that one of the result reads, both counted.
         stride: Between those that neighbours begin with.
         before: Padding.
@@ -46,7 +46,7 @@ class Band:
     """Neighbouring rows of a result.
 
     Attributes:
-        first: Of the rows.
+        first: The first of the rows.
         last: The row after them.
         low: The first row of the input that they read.
         high: The row after those that they read.

@@ -44,7 +44,7 @@ def declined(
 
     Args:
         inst: The product.
-        problem: What it computes, in numbers.
+        problem: The problem to compute, in numbers.
         machine: Whose cycles are counted.
         exact: Whether no algorithm is to round more than the plain sum.
         low_memory: Whether weights are to be no larger than those of the model.

@@ -48,7 +48,7 @@ class DepthwiseDecision:
     """All that is free, with what it is thought to cost.
 
     Attributes:
-        pixels: Of a tile.
+        pixels: Pixels of a tile.
         slab: Lines of a unit.
         vectors: Vectors of channels of a unit.
         cycles: The model has a load for each tap and pixel, and knows no difference.

@@ -78,11 +78,11 @@ class Row:
     """One candidate.
 
     Attributes:
-        pixels: Of a tile.
-        vectors: Of a tile; halves count as such.
+        pixels: Pixels of a tile.
+        vectors: Vectors of a tile; halves count as such.
         line: Pixels that are tiled by themselves.
-        cycles: What the model says all tiles take.
-        limit: What decides how long a step takes.
+        cycles: The modelled cycles of all tiles.
+        limit: The resource that decides how long a step takes.
         in_use: Whether the instruction's attributes say so.
     """
 
@@ -99,15 +99,15 @@ class Explanation:
     """Decisions about one product.
 
     Attributes:
-        name: Of the instruction.
-        mnemonic: Of the instruction.
-        problem: What is to be computed, in numbers.
+        name: The name of the instruction.
+        mnemonic: The mnemonic of the instruction.
+        problem: The problem to compute, in numbers.
         decision: The attributes that are free; those that depend on symbolic extents as texts.
         units: How many parts the work is cut into.
         loops: The inner loops: kind, pixels x vectors.
         rows: The best candidates, and the one in use if it is none of them; empty for a depthwise convolution.
         overridden: Whether another decision is in use than the strategy takes.
-        function: That it is in, if others call it; empty for the network itself.
+        function: The function that it is in, if others call it; empty for the network itself.
         tuned: Whether another decision was measured to be faster.
         declined: Other algorithms, and passes that make something else of such products, and why they do not.
         halves: Whether the vectors of its tiles are halves of whole ones.
@@ -151,7 +151,7 @@ def explain(
     They are in order, and those of a function that is called come before those of its caller.
 
     Args:
-        program: What a backend has compiled.
+        program: A program that a backend has compiled.
         machine_for: The model of the processor for a kind.
         exact: Whether no algorithm was to round more than the plain sum.
         low_memory: Whether weights were to be no larger than those of the model.

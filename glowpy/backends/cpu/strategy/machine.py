@@ -14,7 +14,7 @@ class Machine:
     Times are in cycles, sizes in bytes.
 
     Attributes:
-        element_bytes: Of one element of the input, or of the weights.
+        element_bytes: The size of one element of the input, or of the weights.
         dot: Neighbouring elements of the input that a step multiplies for each lane, and adds: 1 of floats, 4 of bytes.
         parts: Registers that the weights of a step take for each vector, and so does an element of the input. More than
             one: they are taken apart first, and multiplied part by part.

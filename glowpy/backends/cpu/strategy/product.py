@@ -118,7 +118,7 @@ class Problem:
         images: How many images and groups there are.
         usual_pixels: Output pixels for which the weights are laid out, so that a model has them once for all sizes of a
             batch; 0 for those there are.
-        most_vectors: Of a tile.
+        most_vectors: The most vectors of a tile.
     """
 
     height: int
@@ -155,14 +155,14 @@ class Decision:
     """All that is free about a product; see libjit/include/product.h.
 
     Attributes:
-        pixels: Of a tile.
-        vectors: Of a tile, in output channels.
+        pixels: Pixels of a tile.
+        vectors: Vectors of a tile, in output channels.
         line: Pixels that are tiled by themselves.
         slab: Lines that are computed for one block of channels before the next block.
         fetch: Elements of weights to fetch ahead at each step of the inner loop.
         packed: Vectors of output channels whose weights are packed together. Those of a tile are a multiple.
         lanes: Output channels in a vector.
-        cycles: What it is thought to cost, for all images; but for slabs and what is fetched ahead.
+        cycles: The modelled cost, for all images; but for slabs and what is fetched ahead.
     """
 
     pixels: int

@@ -43,7 +43,7 @@ class StrassenDecision:
         slab: Rows of each half that are multiplied together.
         bands: How many parts the slabs are cut into.
         pairs: Pairs of blocks of columns of a unit.
-        cycles: What it is thought to cost.
+        cycles: The modelled cost.
     """
 
     pixels: int
@@ -60,9 +60,9 @@ def choose_strassen(
     """The cheapest decision; None where none is worth it.
 
     Args:
-        rows: Of the left side.
+        rows: Rows of the left side.
         depth: Its columns.
-        columns: Of the right side.
+        columns: Columns of the right side.
         machine: Whose cycles are counted.
         direct: The cycles that the direct algorithm is thought to take.
     """

@@ -64,7 +64,7 @@ class WinogradDecision:
         slab: Patches that are spread and multiplied together.
         bands: How many parts the tiles of all images are cut into, which are about equal: their last slabs are smaller.
         blocks: Blocks of output channels of a unit.
-        cycles: What it is thought to cost, for all images.
+        cycles: The modelled cost, for all images.
     """
 
     patch: tuple[int, int]

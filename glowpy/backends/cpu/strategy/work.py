@@ -81,7 +81,7 @@ class Work:
         units: How many there are.
         block: Columns of the result that most calls of the epilogue are about; `ld` of those tiles.
         only_blocks: Whether all calls are about so many.
-        tiles: What the fields of `tiles_t` in libjit/include/tile.h hold, in order; None where nothing calls them.
+        tiles: The fields of `tiles_t` in libjit/include/tile.h, in order; None where nothing calls them.
         finished: Which of the tiles may be one function with its epilogue, if any.
         patches: The functions of patches, which a kernel has after its tiles.
         together: So many units are handed out at once, where one is too little.
