@@ -149,7 +149,7 @@ def run_chunk(seeds: range, bundled: frozenset[int], only: Sequence[str]) -> Non
 
 
 def kind_of(refusal: str) -> str:
-    """What a refusal says without names, numbers and shapes, which differ between networks of one kind."""
+    """A refusal without names, numbers and shapes, which differ between networks of one kind."""
     return re.sub(r"'[^']*'|\[[^]]*\]|%\w+|[\w()*+,-]*\d[\w()*+,-]*", "_", refusal)
 
 

@@ -112,7 +112,7 @@ def _under_valgrind(folder: Path, target: str) -> dict[str, int]:
 
 
 def _output(words: Sequence[str]) -> str:
-    """What a program says. Raises UserError where it fails."""
+    """Runs a program and returns its output. Raises UserError where it fails."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"{Path(words[0]).name} ends with {done.returncode}: {done.stderr.strip()}")

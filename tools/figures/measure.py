@@ -74,7 +74,7 @@ def _count(instructions: Sequence[Instruction], cls: type[Instruction]) -> int:
 
 
 def _texts(program: Program, backend: CpuBackend) -> list[str]:
-    """What LLVM gets: each function once, as sessions compile them."""
+    """Generates the LLVM IR that sessions compile, each function once."""
     options = CodeOptions(EntryOptions(bound=True, parallel=True), separate=True)
     programs = {entry_name(program): program}
     return list(dict.fromkeys(generate_llvm(programs, backend.target, backend.kernels, options)))

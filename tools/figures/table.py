@@ -17,7 +17,7 @@ __all__ = ["TABLE", "Entry", "Table", "differences", "renewed", "unexplained"]
 TABLE = Path(__file__).parent / "table.yaml"
 
 _MACHINE_CODE = ("code", "object", "text", "rodata", "stack", "ram", "executed")
-"""What LLVM and the compiler of the kernels have a part in."""
+"""Columns that LLVM and the compiler of the kernels have a part in."""
 
 _CLOSE = 0.01
 """Machine code may differ by this part: the kernels' compiler comes in patch levels; so may text, which has places of
@@ -74,7 +74,7 @@ _HEADER = """\
 
 
 def differences(old: Figures, new: Figures, *, same_llvm: bool = True) -> Iterator[str]:
-    """What differs, a line for each column: from what, to what, by how much.
+    """Yields the differences, a line for each column: from what, to what, by how much.
 
     Machine code is compared with that of the `same_llvm` only; what could not be measured now is not compared.
     """
@@ -100,7 +100,7 @@ def _change(before: int, after: int) -> str:
 
 
 def unexplained(entry: Entry) -> str:
-    """What a row has to give a reason for and does not; empty if there is nothing."""
+    """Describes a figure for which a row lacks a reason; empty if there is none."""
     figures = entry.figures
     if figures["peak"] > _ABOVE_BOUND * figures["bound"] and "peak" not in entry.why:
         over = _change(figures["bound"], figures["peak"])
