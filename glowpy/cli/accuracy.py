@@ -168,20 +168,25 @@ def accuracy_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
-    click.option("--inputs", default="", help="What to compare on, as glowpy profile takes it."),
+    click.option("--inputs", default="", help="The inputs to compare on, as for glowpy profile."),
     click.option(
-        "--report", "page", type=OutputFile(binary=True), help="An HTML file on the accuracy."
+        "--report",
+        "page",
+        type=OutputFile(binary=True),
+        help="Write a page about the accuracy to this HTML file.",
     ),
-    click.option("--max-drop", type=float, help="How much lower than in floats the metric may be."),
+    click.option(
+        "--max-drop", type=float, help="The most by which the metric may be lower than in floats."
+    ),
     click.option(
         "--metric",
         default="",
-        help="MODULE:FUNCTION that says how good a network is, in floats and quantized.",
+        help="MODULE:FUNCTION, the metric: it scores a network, in floats and quantized.",
     ),
     click.option(
         "--search-file",
         default="",
-        help="What a search measured; a file beside the profile, or the model, if not given.",
+        help="The file for the measurements of a search; one beside the profile, or the model, if not given.",
     ),
 )
 

@@ -31,7 +31,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def backend_option(default: str, text: str = "What to compile for.") -> Callable[[F], F]:
+def backend_option(default: str, text: str = "The backend to compile for.") -> Callable[[F], F]:
     """The option --backend of a verb. Which names there are is known when one is asked for.
 
     Raises UserError for a name that is none, before the verb begins.
@@ -61,7 +61,7 @@ def settings_option() -> Callable[[F], F]:
         multiple=True,
         metavar="NAME=VALUE",
         shell_complete=_complete_setting,
-        help="An option of the chosen backend; any number of them.",
+        help="An option of the backend; may be given several times.",
     )
 
 
@@ -71,18 +71,18 @@ def computing_options() -> Callable[[F], F]:
         click.option(
             "--exact",
             is_flag=True,
-            help="No algorithm that rounds more: products with all their multiplications, long sums in parts.",
+            help="Use no algorithm that rounds more: products with all their multiplications, long sums in parts.",
         ),
         click.option(
             "--low-memory",
             is_flag=True,
-            help="Weights in the memory that the model has them in, where more would be faster.",
+            help="Read weights from the memory of the model, where a copy in another layout would be faster.",
         ),
         click.option(
             "--tune",
             type=Number(finite=False),
             metavar="SECONDS",
-            help="Measure for so long how products are computed best here, and keep that; 0 uses what was kept.",
+            help="Tune matrix products on this machine for so long, and keep the result; 0 uses kept results only.",
         ),
         names=("exact", "low_memory", "tune"),
     )
@@ -97,7 +97,7 @@ def target_options() -> Callable[[F], F]:
             shell_complete=complete_target,
             help="A preset (glowpy targets) or an LLVM triple; this machine if left out.",
         ),
-        click.option("--cpu", default="", help="LLVM name of the processor."),
+        click.option("--cpu", default="", help="The LLVM name of the processor."),
         click.option("--features", default="", help="LLVM features, such as +avx2,-fma."),
         names=("target", "cpu", "features"),
     )

@@ -114,14 +114,14 @@ class BenchOptions:
 @click.option(
     "--ncnn-models",
     type=click.Path(path_type=Path),
-    help="A folder with NAME.param and NAME.bin for ncnn; pnnx makes what is not there.",
+    help="A folder with NAME.param and NAME.bin for ncnn; pnnx makes missing files.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Threads that compute, of other runtimes too; 0 for every processor.",
+    help="The number of threads, of other runtimes too; 0 for every processor.",
 )
 @click.option(
     "--core",
@@ -133,23 +133,23 @@ class BenchOptions:
     type=Number(),
     default=2.0,
     show_default=True,
-    help="How long every contestant runs at least.",
+    help="The least time for which every runtime is measured.",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="How often it runs at least.",
+    help="The least number of runs.",
 )
 @click.option(
     "--clock",
     type=click.Choice(list(CLOCKS)),
     default="wall",
     show_default=True,
-    help="cpu counts this process's time only, for a machine that others use as well.",
+    help="The clock; cpu counts this process's time only, for a machine that others use as well.",
 )
-@click.option("--fresh-peaks", is_flag=True, help="Measure the machine again.")
+@click.option("--fresh-peaks", is_flag=True, help="Measure the peaks of the machine again.")
 @click.option(
     "--html",
     type=OutputFile(),
@@ -164,7 +164,13 @@ class BenchOptions:
 @state_option()
 @constants_option()
 @function_option()
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For inputs.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="The seed of random inputs.",
+)
 @backend_option("cpu")
 @settings_option()
 @computing_options()
@@ -172,10 +178,12 @@ class BenchOptions:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(BenchOptions)
 def bench(options: BenchOptions) -> None:
-    """Times MODELS (.onnx, .glow text) on random inputs or given ones: how near is that to what the machine can do?
+    """Time models, and compare them with the machine's peak and with other runtimes.
 
-    GFLOP/s counts the products of the model, two operations for each multiply-add. GB/s counts what is read and written
-    in caches or memory. The roof is the least time for both: the machine's peaks are measured once and kept.
+    MODELS are .onnx files or .glow text. Inputs that are not given are random.
+
+    GFLOP/s counts the products of the model, two operations for each multiply-add. GB/s counts the bytes read and
+    written in caches or memory. The roof is the least time for both: the machine's peaks are measured once and kept.
 
     Examples:
       glowpy bench model.onnx --layers

@@ -110,17 +110,22 @@ class BundlingOptions:
 @click.argument("models", nargs=-1, required=True, shell_complete=complete_file)
 @click.option("-o", "--output", type=OutputFolder(), help="The folder to write to.")
 @click.option(
-    "--check", type=click.Path(path_type=Path), help="Say if the bundle there is up to date."
+    "--check", type=click.Path(path_type=Path), help="Check whether the bundle there is up to date."
 )
 @click.option(
     "--name", default="", help="A C identifier; the name of the (first) model if left out."
 )
-@backend_option("cpu", "What to compile for: a backend that makes machine code.")
+@backend_option("cpu", "The backend to compile for, which makes machine code.")
 @target_options()
 @option_group(
-    click.option("--float-abi", default="", type=OptionalChoice(FLOAT_ABIS), help="Arm, RISC-V."),
+    click.option(
+        "--float-abi",
+        default="",
+        type=OptionalChoice(FLOAT_ABIS),
+        help="The ABI for floats on Arm and RISC-V.",
+    ),
     click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS)),
-    click.option("--code-model", default="", help="small, medium, ...: what the target has."),
+    click.option("--code-model", default="", help="A code model of the target: small, medium, ..."),
     names=("float_abi", "relocation", "code_model"),
 )
 @computing_options()
@@ -147,15 +152,17 @@ class BundlingOptions:
     is_flag=True,
     help="Let `glowpy verify` watch every access to memory; needs --emit shared.",
 )
-@click.option("--debug", is_flag=True, help="Debug information: the IR is the source.")
-@click.option("--instrument-ir", is_flag=True, help="Call back around every instruction.")
+@click.option("--debug", is_flag=True, help="Add debug information, with the IR as source.")
+@click.option(
+    "--instrument-ir", is_flag=True, help="Call a function before and after every instruction."
+)
 @click.option("--instrument-debug", is_flag=True, help="Write every operand to a file.")
 @click.option(
     "--parallel", is_flag=True, help="Add an entry point that takes a parallel_for of the caller's."
 )
 @click.option("--threads", hidden=True, expose_value=False, callback=_refuse_threads)
-@click.option("--max-ram", type=Bytes(), help="Fail beyond so much: 65536, 64K, 1M.")
-@click.option("--max-flash", type=Bytes(), help="Fail beyond so much.")
+@click.option("--max-ram", type=Bytes(), help="Fail if the bundle needs more RAM: 65536, 64K, 1M.")
+@click.option("--max-flash", type=Bytes(), help="Fail if the bundle needs more flash.")
 @shape_option()
 @value_option()
 @state_option()
@@ -165,21 +172,23 @@ class BundlingOptions:
 @click.option(
     "--integer-ports",
     is_flag=True,
-    help="Take and give the integers of a quantized model in place of floats.",
+    help="Pass the integers of a quantized model in place of floats.",
 )
 @constants_option()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(BundlingOptions)
 def bundle(options: BundlingOptions) -> None:
-    """Compiles MODELS (.onnx, .glow) ahead of time into a library that needs nothing, for C and C++.
+    """Compile models ahead of time into a library for C and C++ without dependencies.
 
-    NAME.o, NAME.h     the code, and what C and C++ need to call it
+    MODELS are .onnx files or .glow text. The folder gets these files:
+
+    NAME.o, NAME.h     the code, and its interface for C and C++
     NAME.weights.bin   the weights, unless they are embedded or a header
     NAME.json, NAME.ir the manifest, and the program as text
     main.c, CMakeLists.txt an example that runs at once
 
     Several models become one bundle with an entry point each, which share weights that are the same.
-    With --check nothing is written: exits with 1 if the bundle is not what the model would give now.
+    Nothing is written with --check, which exits with 1 if the bundle is out of date.
 
     Examples:
       glowpy bundle model.onnx -o build

@@ -32,9 +32,10 @@ __all__ = ["cache"]
 
 @click.group(cls=VerbGroup)
 def cache() -> None:
-    """Shows, verifies, clears and limits what glowpy keeps on disk between processes.
+    """Show, verify, clear or limit the cache on disk.
 
-    GLOWPY_CACHE_DIR places the cache, and turns it off if it is `off`; GLOWPY_CACHE_LIMIT limits it.
+    The cache keeps compiled code between processes. GLOWPY_CACHE_DIR is its folder, or `off`; GLOWPY_CACHE_LIMIT limits
+    its size.
 
     Examples:
       glowpy cache show
@@ -47,7 +48,7 @@ def cache() -> None:
 @cache.command(cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(as_json: bool) -> None:
-    """Shows what there is of each kind.
+    """Show the number and size of entries of each kind.
 
     Kinds are the bitcode of kernels, the code of functions, programs, packed weights, digests of models, peaks of the
     machine, and what --tune has measured. What was damaged when it was read is set aside, and counts as damaged.
@@ -79,7 +80,7 @@ def show(as_json: bool) -> None:
 @cache.command(cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(as_json: bool) -> None:
-    """Reads every entry, and deletes those that are damaged. They are made anew when they are needed.
+    """Read every entry, and delete those that are damaged. They are made anew when they are needed.
 
     Exits with 1 if there are any.
 
@@ -104,7 +105,7 @@ def verify(as_json: bool) -> None:
 @cache.command("clear", cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def clear_cache(as_json: bool) -> None:
-    """Deletes everything in the cache. Networks are compiled anew when they are used next.
+    """Delete everything in the cache. Networks are compiled anew when they are used next.
 
     Examples:
       glowpy cache clear
@@ -121,7 +122,7 @@ def clear_cache(as_json: bool) -> None:
 @cache.command(cls=Verb)
 @click.argument("size", type=Bytes(), required=False)
 def limit(size: int | None) -> None:
-    """Sets how much the cache may hold, as in 512M or 4G, or shows it. What was used longest ago goes first.
+    """Set or show the limit of the cache's size, as in 512M or 4G. Entries unused for the longest time go first.
 
     Where GLOWPY_CACHE_LIMIT is set, it counts, and nothing can be set here.
 

@@ -51,11 +51,13 @@ class CheckOptions(ModelOptions):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(CheckOptions)
 def check(options: CheckOptions) -> None:
-    """Says whether MODEL (.onnx, .glow text, or - for text on standard input) can run, and what it needs.
+    """Report whether a model can run, and everything that keeps it from running.
 
-    Everything that is wrong or not supported is listed at once, with its node and what to do about it: operators,
-    opsets, attributes, element types, missing shapes and files, and what the backend has no code for. Nothing of the
-    model is run. Symbolic dimensions without a size are taken to be 1.
+    MODEL is an .onnx file, .glow text, or - for text on standard input.
+
+    All errors and unsupported features are listed at once, with their nodes and remedies: operators, opsets,
+    attributes, element types, missing shapes and files, and operations that the backend does not support. Nothing of
+    the model is run. Symbolic dimensions without a size are taken to be 1.
 
     Exits with 1 if anything is wrong.
 

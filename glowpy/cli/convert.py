@@ -68,7 +68,7 @@ class ConvertOptions(ModelOptions):
     "--to",
     type=click.Choice([ElemKind.F16.value, ElemKind.BF16.value]),
     required=True,
-    help="What floats become.",
+    help="The kind of floats to convert to.",
 )
 @click.option(
     *("-o", "--output", "output"),
@@ -76,35 +76,39 @@ class ConvertOptions(ModelOptions):
     help="An .onnx file, or .glow text with its constants in a .npz file beside it.",
 )
 @click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in f32.")
-@click.option("--ports", is_flag=True, help="Convert inputs, outputs and variables, too.")
+@click.option("--ports", is_flag=True, help="Convert inputs, outputs and variables as well.")
 @click.option(
     "--inputs",
     default="",
     metavar="FOLDER",
-    help="What to compare on: a folder, a .npz file, or module:name. One random input if left out.",
+    help="The inputs to compare on: a folder, a .npz file, or module:name. One random input if left out.",
 )
 @click.option(
     "--min-decibels",
     "least",
     type=float,
-    help="Write no file in which an output of floats has less. 30 for f16 and 20 for bf16 if left out.",
+    help="Write no file if the ratio of an output is below; 30 for f16 and 20 for bf16 if left out.",
 )
 @shape_option()
 @value_option()
 @constants_option()
 @function_option()
-@backend_option("cpu", "What is to run it: what that cannot run in halves stays in f32.")
+@backend_option(
+    "cpu", "The backend to run it: operations that it cannot run in halves stay in f32."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(ConvertOptions)
 def convert(options: ConvertOptions) -> None:
-    """Makes 16-bit floats of the 32-bit floats of MODEL (.onnx, or .glow text), and says what that costs.
+    """Convert a model to 16-bit floats, and measure the loss of accuracy.
 
-    What computes positions and masks from integers stays in f32, and so does what --keep names: nodes by their
-    names in MODEL, or kinds. Inputs and outputs stay as they are without --ports.
+    MODEL is an .onnx file or .glow text.
 
-    The error is said for each output: the ratio of signal to noise against MODEL, in decibels. 60 dB is an
-    error of a thousandth. Where it is large, the values are measured, and those that halves do not hold stay in f32;
-    where that does not help, no file is written.
+    Nodes that compute positions and masks from integers stay in f32, and so do those that --keep names, by their
+    names in MODEL or by their kinds. Inputs and outputs stay as they are without --ports.
+
+    The error of each output is printed as a ratio of signal to noise against MODEL, in decibels: 60 dB is an
+    error of a thousandth. If it is large, all values are measured, and those outside the range of halves stay in f32;
+    if that does not help, no file is written.
 
     Examples:
       glowpy convert model.onnx --to f16

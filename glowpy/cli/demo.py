@@ -77,11 +77,11 @@ class _Check:
     "--output",
     "folder",
     type=OutputFolder(),
-    help="Where to write model and dumps; a new temporary folder if left out.",
+    help="The folder for model and dumps; a new temporary one if left out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None:
-    """Compiles a real network, runs it, and checks the result.
+    """Compile a real network, check its result, and show the time of every stage.
 
     The networks of the onnx package come without their trained weights: here they have random ones, the same
     every time. The result is compared with the interpreter's and, where it is installed, with that of onnxruntime,

@@ -33,9 +33,9 @@ _PACKAGES = ("glowpy", "numpy", "onnx", "onnxruntime", "ziglang")
 @click.command(cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Shows versions, the processor, the kernels chosen for it and the cache, and runs a self-test on every backend.
+    """Show versions, processor, kernels and cache, and test every backend on this machine.
 
-    Backends of other packages that are installed are among them.
+    The backends include those of other installed packages.
 
     Exits with 1 if a self-test fails.
 

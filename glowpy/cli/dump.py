@@ -62,7 +62,7 @@ class DumpOptions(ModelOptions):
     type=click.Choice([stage.value for stage in Stage]),
     default=Stage.GRAPH.value,
     show_default=True,
-    help="Which stage.",
+    help="The stage to print.",
 )
 @click.option(
     "--format",
@@ -70,7 +70,7 @@ class DumpOptions(ModelOptions):
     type=click.Choice(["text", "json", "dot", "svg", "onnx"]),
     default="text",
     show_default=True,
-    help="Text, JSON (of the strategy), Graphviz source, a drawing made by Graphviz, or an ONNX file.",
+    help="The form: text, JSON (of the strategy), Graphviz source, a drawing made by Graphviz, or an ONNX file.",
 )
 @shape_option()
 @value_option()
@@ -90,15 +90,17 @@ class DumpOptions(ModelOptions):
 @click.option("-o", "--output", type=OutputFile(), default="-", help="Write to this file.")
 @gathered(DumpOptions)
 def dump(options: DumpOptions) -> None:
-    """Prints one stage of compiling MODEL (.onnx, .glow text, or - for text on standard input).
+    """Print a stage of the compilation: graph, IR, memory plan, tiling, LLVM IR or assembly.
 
-    graph     what the model says             optimized  what is lowered
-    lowered   what the backend gets           scheduled  the same in the order of execution
-    ir        the program over buffers        memory     where each buffer lies
-    strategy  how products are tiled, and why
+    MODEL is an .onnx file, .glow text, or - for text on standard input. The stages are:
+
+    graph     the model as it is read         optimized  the graph after optimization
+    lowered   the graph for the backend       scheduled  the same in the order of execution
+    ir        the program over buffers        memory     the place of each buffer
+    strategy  the tiles of products, and the reasons
     llvm      LLVM IR                         asm        assembly
 
-    With --format onnx, the first four are written as ONNX files, which viewers open and which are MODELs themselves:
+    The first four can be written as ONNX files by --format onnx, which viewers open and which are MODELs themselves:
     one operator of glowpy's own for each node, with a body of ONNX's where there is one.
 
     Examples:

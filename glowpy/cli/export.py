@@ -39,14 +39,14 @@ class ExportOptions(ModelOptions):
 @value_option()
 @constants_option()
 @function_option()
-@click.option("--optimize", is_flag=True, help="Write what the optimizer makes of the model.")
+@click.option("--optimize", is_flag=True, help="Write the model as optimized.")
 @gathered(ExportOptions)
 def export(options: ExportOptions) -> None:
-    """Writes MODEL (.onnx, .glow text, or - for text on standard input) as an ONNX file of opset 21.
+    """Write a model, quantized or not, as an ONNX file for other runtimes.
 
-    Quantized arithmetic is written between DequantizeLinear and QuantizeLinear. A dimension that --shape gives a range
-    stays open; the file does not have the bounds. A model of more than 2 GiB has its
-    weights in a second file, FILE.data.
+    MODEL is an .onnx file, .glow text, or - for text on standard input. The file has opset 21; quantized arithmetic
+    lies between DequantizeLinear and QuantizeLinear in it. A dimension that --shape gives a range stays open; the file
+    does not have the bounds. A model of more than 2 GiB has its weights in a second file, FILE.data.
 
     Examples:
       glowpy export net.glow -o net.onnx

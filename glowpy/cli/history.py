@@ -67,10 +67,11 @@ class HistoryOptions(ModelOptions):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(HistoryOptions)
 def history(options: HistoryOptions) -> None:
-    """Says what became of NODE of MODEL (.onnx, .glow text), step by step, and which run of the program computes it.
+    """List the steps of a compilation, or trace a node of the model through them.
 
-    NODE is a node of the model, which may be several of the graph, or one of those, as glowpy dump shows them. Without
-    NODE, all steps of the compilation are listed: --stop-after N leaves out what comes after the step of that number.
+    MODEL is an .onnx file or .glow text. NODE is a node of the model, which may be several of the graph, or one of
+    those, as glowpy dump shows them: the steps that changed it are listed, and the run of the program that computes
+    it. Without NODE, all steps of the compilation are listed; --stop-after N leaves out those after step N.
 
     Examples:
       glowpy history model.onnx

@@ -63,7 +63,7 @@ class _Interruptible(Described, click.Group):
 @click.group(cls=_Interruptible, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(_version(), prog_name="glowpy")
 def _glowpy() -> None:
-    """Compiles neural networks to machine code, and shows how.
+    """Compile neural networks to machine code, run them, and inspect every stage.
 
     Start with `glowpy demo`; every verb has --help with examples.
     """

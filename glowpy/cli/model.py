@@ -64,7 +64,7 @@ def input_option() -> Callable[[F], F]:
         "--input",
         "inputs",
         multiple=True,
-        help="NAME=FILE (.npy, .pb; strings, sequences and the like also .txt, .npz, .json), or FILE.npz.",
+        help="An input as NAME=FILE (.npy, .pb; strings and sequences also .txt, .npz, .json), or all as FILE.npz.",
     )
 
 
@@ -73,7 +73,7 @@ def state_option() -> Callable[[F], F]:
     return click.option(
         "--state",
         multiple=True,
-        help="INPUT=OUTPUT: an input that is kept, and the output that it is in the next run; or auto: what looks so.",
+        help="INPUT=OUTPUT: an input that takes the output in the next run; or auto: all that look like state.",
     )
 
 
@@ -87,7 +87,7 @@ def constants_option() -> Callable[[F], F]:
 def function_option() -> Callable[[F], F]:
     """The option --function of a verb."""
     return click.option(
-        "--function", "name", default="", help="Which function of a module with several."
+        "--function", "name", default="", help="The function to take of a module with several."
     )
 
 

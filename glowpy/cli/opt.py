@@ -62,11 +62,11 @@ class OptOptions:
     "--passes",
     "names",
     default="",
-    help="Names of passes with commas between them.",
+    help="The names of passes, separated by commas.",
     shell_complete=_complete_passes,
 )
 @constants_option()
-@backend_option("interpreter", "Whose passes to know, and what lower keeps.")
+@backend_option("interpreter", "The backend that adds its passes, and whose operators lower keeps.")
 @settings_option()
 @click.option(
     "--target",
@@ -80,13 +80,14 @@ class OptOptions:
     "--yaml",
     "as_yaml",
     is_flag=True,
-    help="With --list: print the passes of a compilation, in order, for --pipeline of other verbs.",
+    help="Print with --list the passes of a compilation, in order, for --pipeline of other verbs.",
 )
 @gathered(OptOptions)
 def opt(options: OptOptions) -> None:
-    """Runs passes on FILE (a graph or an IR function as text; - for standard input) and prints the result.
+    """Run passes on a graph or an IR function, and print the result.
 
-    What --print-before, --print-after, --time-passes and --explain say goes to standard error.
+    FILE is text; - for standard input. The output of --print-before, --print-after, --time-passes and --explain goes
+    to standard error.
 
     Examples:
       glowpy opt --list

@@ -43,12 +43,12 @@ def prepare_options() -> Callable[[F], F]:
         "--prepare",
         "ranges",
         multiple=True,
-        help="DIMENSION=1..32: only compile, as session.prepare does, for the cache. 1,2..32: each by itself.",
+        help="DIMENSION=1..32: only compile for these sizes, into the cache, as session.prepare. 1,2..32: separately.",
     )
     check_indices = click.option(
         "--check-indices",
         is_flag=True,
-        help="With --prepare, or without if no dimension is open: for sessions that check indices, as the drop-in's.",
+        help="Prepare for sessions that check indices, as the drop-in; also without --prepare if no dimension is open.",
     )
     return lambda verb: ranges(check_indices(verb))
 

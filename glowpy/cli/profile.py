@@ -59,11 +59,11 @@ class ProfileOptions:
     type=OutputFile(binary=True),
     default="profile.yaml",
     show_default=True,
-    help="The profile.",
+    help="The file for the profile.",
 )
 @click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
-@click.option("--merge", is_flag=True, help="Make one profile of those in FILES.")
+@click.option("--merge", is_flag=True, help="Merge the profiles in FILES into one.")
 @shape_option()
 @value_option()
 @constants_option()
@@ -72,9 +72,10 @@ class ProfileOptions:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(ProfileOptions)
 def profile(options: ProfileOptions) -> None:
-    """Runs the model FILES (.onnx, or .glow text) over inputs, and writes what its values are like.
+    """Measure the ranges of a network's values over many inputs, for quantization.
 
-    The inputs are those that users of the model have, some hundreds of them. They are read from --inputs:
+    FILES is the model: an .onnx file or .glow text. The inputs should be some hundreds like those that the model will
+    get in use. They are read from --inputs:
 
       FOLDER       a .npz file for each, with arrays named after the model's inputs;
                    or a folder for each, with files NAME.npy or NAME.pb;
@@ -83,7 +84,7 @@ def profile(options: ProfileOptions) -> None:
       MODULE:NAME  an iterable of dicts, an object with get_next as onnxruntime's
                    CalibrationDataReader has it, or a function that returns one
 
-    An input that was seen counts once. With --merge, FILES are profiles of one model over different inputs.
+    Equal inputs count once. For --merge, FILES are profiles of one model over different inputs.
 
     Examples:
       glowpy profile model.onnx --inputs samples -o profile.yaml

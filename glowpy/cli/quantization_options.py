@@ -79,35 +79,35 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         type=click.Choice([schema.value for schema in Schema]),
         default=Schema.ASYMMETRIC.value,
         show_default=True,
-        help="How integers stand for the range of a value.",
+        help="The mapping of a value's range to integers.",
     ),
     click.option(
         "--activations",
         type=click.Choice(["u8", "i8", "i16"]),
         default="u8",
         show_default=True,
-        help="The integers that values are.",
+        help="The kind of integers for activations.",
     ),
     click.option(
         "--weights",
         type=click.Choice(["channel", "tensor"]),
         default="channel",
         show_default=True,
-        help="What of the weights has a scale of its own.",
+        help="The granularity of the scales of weights.",
     ),
     click.option(
         "--bias",
         type=click.Choice(["i8", "i16", "i32", "float"]),
         default="i32",
         show_default=True,
-        help="What a bias is rounded to.",
+        help="The kind of biases.",
     ),
     click.option(
         "--calibration",
         "calibrations",
         multiple=True,
         metavar="NAME",
-        help="How ranges are chosen: min-max (default), average, percentile, percentile:99.9, entropy, "
+        help="The way to choose ranges: min-max (default), average, percentile, percentile:99.9, entropy, "
         "squared-error. VALUE=NAME is for one value of the profile.",
     ),
     click.option(
@@ -115,18 +115,21 @@ _OPTIONS: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...] = (
         type=click.Choice(["8", "4", "float"]),
         default="8",
         show_default=True,
-        help="The bits of tables that rows are gathered from.",
+        help="The bits of tables from which rows are gathered.",
     ),
     click.option(
         "--norms",
         type=click.Choice(["integer", "float"]),
-        help="What layer norms are computed on: integer by default where values are i16, else float.",
+        help="The arithmetic of layer norms; by default integer where values are i16, else float.",
     ),
     click.option("--keep", multiple=True, metavar="NODE", help="A node or kind to keep in floats."),
     click.option("--skip-first", is_flag=True, help="Keep the first product in floats."),
     click.option("--skip-last", is_flag=True, help="Keep the last product in floats."),
     click.option("--assert-all", is_flag=True, help="Fail if a node stays in floats."),
-    backend_option("cpu", "Whose integers: what it cannot run stays in floats."),
+    backend_option(
+        "cpu",
+        "The backend to quantize for: operations that it cannot run on integers stay in floats.",
+    ),
 )
 
 

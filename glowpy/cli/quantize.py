@@ -49,26 +49,28 @@ class QuantizeOptions(ModelOptions):
 
 @click.command(cls=Verb)
 @click.argument("model", shell_complete=complete_file)
-@click.option("--profile", "profile_file", help="What glowpy profile wrote.")
+@click.option("--profile", "profile_file", help="The profile, as glowpy profile writes it.")
 @click.option(
     "--weight-only",
     type=click.Choice(["4", "8"]),
-    help="Store weights in so many bits, and compute in floats: no profile is needed.",
+    help="Store weights in so many bits, and compute in floats; no profile is needed.",
 )
 @click.option(
     "--dynamic",
     is_flag=True,
-    help="Find the ranges of what products with weights read when the network runs: no profile is needed.",
+    help="Measure the ranges of inputs of products with weights at run time; no profile is needed.",
 )
 @click.option(
-    "--estimate", is_flag=True, help="Measure whether it will be faster here; no profile is needed."
+    "--estimate",
+    is_flag=True,
+    help="Measure the gain in speed on this machine; no profile is needed.",
 )
 @click.option(
     "--block",
     type=click.Choice(["32", "64", "128"]),
     default="32",
     show_default=True,
-    help="With --weight-only: how many weights have a scale in common.",
+    help="The number of weights that share a scale, for --weight-only.",
 )
 @click.option(
     *("-o", "--output", "output"),
@@ -84,15 +86,16 @@ class QuantizeOptions(ModelOptions):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(QuantizeOptions)
 def quantize(options: QuantizeOptions) -> None:
-    """Makes integers of MODEL (.onnx, or .glow text) where its profile says how, and says what stays in floats.
+    """Quantize a model to integers, using a profile.
 
-    Without -o it only says so. What -o names, every other verb reads. Of a model that is quantized already,
-    it says what computes on integers.
+    MODEL is an .onnx file or .glow text. The nodes that stay in floats are listed with the reasons, also without -o,
+    where nothing is written. Every other verb reads the output. For a model that is quantized already, the nodes on
+    integers are listed.
 
-    With --inputs, the quantized network is compared with the one in floats, by value and by layer: --report
-    writes it as a page, --json prints it. With --max-drop, layers go back into floats until the metric is at
-    most that much lower than in floats. The metric is a function of the network, which takes a dict of arrays
-    and gives one; it returns a number, of which higher is better. An interrupted search goes on where it was.
+    Given --inputs, the quantized network is compared with the one in floats, by value and by layer: --report
+    writes a page, --json prints the figures. Given --max-drop, layers return to floats until the metric is at
+    most that much lower than in floats. The metric is a function whose argument is the network, a function from a
+    dict of arrays to another; it returns a number, higher for better. An interrupted search can be resumed.
 
     Examples:
       glowpy quantize model.onnx --estimate

@@ -131,7 +131,7 @@ class RunOptions(ModelOptions):
 @click.option(
     "--help-model",
     is_flag=True,
-    help="Only say what MODEL takes and gives, what it leaves open, and what looks like state.",
+    help="Only describe the inputs and outputs of MODEL, its open dimensions, and inputs that look like state.",
 )
 @constants_option()
 @function_option()
@@ -140,15 +140,17 @@ class RunOptions(ModelOptions):
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="For inputs without a file.",
+    help="The seed of inputs without a file.",
 )
 @backend_option("cpu")
 @settings_option()
-@click.option("--output", "folder", type=OutputFolder(), help="Save outputs as .npy there.")
+@click.option(
+    "--output", "folder", type=OutputFolder(), help="Save outputs as .npy files to this folder."
+)
 @click.option(
     "--check-with",
     type=click.Choice(list(CHECKERS)),
-    help="Run this as well and compare; exit with 1 beyond the tolerance.",
+    help="Run this as well, and compare the outputs; exit with 1 beyond the tolerance.",
 )
 @click.option(
     "--rtol",
@@ -159,50 +161,55 @@ class RunOptions(ModelOptions):
     "--atol", type=Number(), help=f"Absolute tolerance of the check; {_ATOL:g} if left out."
 )
 @click.option(
-    "--repeat", type=click.IntRange(1), default=1, show_default=True, help="Runs to time."
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="The number of runs to time.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(0),
     default=1,
     show_default=True,
-    help="Threads that compute; 0 for every processor.",
+    help="The number of threads; 0 for every processor.",
 )
 @computing_options()
 @pass_options()
 @click.option(
-    "--instrument-ir", is_flag=True, help="Print every instruction and its operands' ranges."
+    "--instrument-ir", is_flag=True, help="Print every instruction with the ranges of its operands."
 )
 @click.option(
     "--instrument-debug",
     "operand_folder",
     type=OutputFolder(),
-    help="Write every operand of every instruction to .npy files there.",
+    help="Write every operand of every instruction to a .npy file in this folder.",
 )
 @click.option(
     "--sanitize",
     is_flag=True,
-    help="Check after every run of instructions that nothing else was touched.",
+    help="Check after every run of instructions that it wrote only its own results.",
 )
 @click.option(
     "--debug",
     type=OutputFolder(),
-    help="Make debug information; the IR gdb shows is written to that folder.",
+    help="Make debug information, and write the IR that gdb shows to this folder.",
 )
 @click.option(
-    "--perf-map", is_flag=True, help="Tell Linux's perf where each instruction's code is."
+    "--perf-map", is_flag=True, help="Write a map of each instruction's code for Linux's perf."
 )
 @click.option(
-    "--jitdump", type=OutputFolder(), help="Write code for perf inject --jit to that folder."
+    "--jitdump", type=OutputFolder(), help="Write code for perf inject --jit to this folder."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @gathered(RunOptions)
 def run_model(options: RunOptions) -> None:
-    """Runs MODEL (.onnx, .glow text, or - for text on standard input) and prints what came out.
+    """Run a model, time it, and compare it with onnxruntime or ONNX's reference.
 
-    MODEL may be an IR function as well (.ir), as dump --stage ir prints it.
+    MODEL is an .onnx file, .glow text, - for text on standard input, or an IR function (.ir) as dump --stage ir
+    prints it.
 
-    Inputs without a file get random elements, the same ones every time; what --state keeps is zero or empty. Strings
+    Inputs without a file get random elements, the same ones every time; inputs of --state are zero or empty. Strings
     must be given (.txt with one in each line, .npy, .json, .pb), and so must sequences (.npz, .json) and maps (.json).
 
     Examples:

@@ -18,6 +18,6 @@ def shape_option() -> Callable[[F], F]:
         "--shape",
         "shapes",
         multiple=True,
-        help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. Shapes are the model's by default; "
-        "a symbolic dimension is 1 unless arrays for inputs, or the first of --inputs, say otherwise.",
+        help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. By default "
+        "shapes are the model's, with 1 for symbolic dimensions unless arrays for inputs, or the first of --inputs, decide them.",
     )

@@ -17,7 +17,7 @@ __all__ = ["targets"]
 @click.command(cls=Verb)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def targets(as_json: bool) -> None:
-    """Lists what --target takes: presets, and the families that any LLVM triple may be of.
+    """List the targets that models can be compiled for: presets, and families of LLVM triples.
 
     A variant is a version of the kernels for one vector width and instruction set; the processor chooses it.
 

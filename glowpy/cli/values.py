@@ -30,7 +30,7 @@ def value_option() -> Callable[[F], F]:
         "--value",
         "values",
         multiple=True,
-        help="INPUT=16000, INPUT=1,3,224,224 or INPUT=FILE.npy: elements of an input that are known while compiling.",
+        help="INPUT=16000, INPUT=1,3,224,224 or INPUT=FILE.npy: elements of an input to compile for.",
     )
 
 

@@ -19,15 +19,16 @@ _NOT_VERIFIED = 3
 
 @click.command(cls=Verb)
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", default=0, show_default=True, help="The seed of the random inputs.")
 @click.option("--zig", is_flag=True, help="Build with zig even if the system has a compiler.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(directory: Path, seed: int, zig: bool, as_json: bool) -> None:
-    """Builds the example of the bundle in DIRECTORY, runs it, and compares its outputs with the interpreter's.
+    """Build and run a bundle's example, and compare its outputs with the interpreter's.
 
-    Foreign programs run under QEMU's user mode or Node. On this machine the example runs once more with the
-    compiler's checks for memory errors and undefined behaviour, if it has them. A bundle made with --sanitize
-    is watched as well, run by run of its instructions, at the lowest and highest extents, 1, 2 and random ones.
+    DIRECTORY is the bundle's folder. Foreign programs run under QEMU's user mode or Node. On this machine the example
+    runs once more with the compiler's checks for memory errors and undefined behaviour, if it has them. A bundle made
+    with --sanitize is watched as well, run by run of its instructions, at the lowest and highest extents, 1, 2 and
+    random ones.
 
     Exits with 1 if an output is wrong or the example fails, with 3 if a compiler or emulator is missing.
 
