@@ -19,5 +19,5 @@ def shape_option() -> Callable[[F], F]:
         "shapes",
         multiple=True,
         help="NAME=1x3x224x224, DIMENSION=1, or DIMENSION=1..8 to leave it open. By default "
-        "shapes are the model's, with 1 for symbolic dimensions unless arrays for inputs, or the first of --inputs, decide them.",
+        "shapes are the model's, with 1 for symbolic dimensions that no array for an input decides.",
     )
