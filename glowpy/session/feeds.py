@@ -13,7 +13,16 @@ from glowpy.importer import ValueInfo
 from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError, expect_type
 
-__all__ = ["check_out", "checked_feeds", "chosen_outputs", "key_of", "listed", "narrowed"]
+__all__ = [
+    "check_out",
+    "checked_feeds",
+    "chosen_outputs",
+    "kept_types",
+    "key_of",
+    "listed",
+    "narrow_types",
+    "narrowed",
+]
 
 Dtype = np.dtype[Any]
 
@@ -41,12 +50,25 @@ def check_out(out: Mapping[str, Array], narrow: Mapping[str, Dtype]) -> None:
             raise UserError(f"out: '{name}' is of {narrow[name]}, and only copied from bytes")
 
 
+def kept_types(infos: Sequence[ValueInfo]) -> list[tuple[str, Dtype, Dtype | None]]:
+    """The name of each input, its type, and that in which it is kept if it is another."""
+    return [
+        (info.name, info.dtype, None if info.dtype == info.kind.dtype else info.kind.dtype)
+        for info in infos
+    ]
+
+
+def narrow_types(infos: Sequence[ValueInfo]) -> dict[str, Dtype]:
+    """The types of outputs that are kept in bytes, by name."""
+    return {info.name: info.dtype for info in infos if info.narrow is not None}
+
+
 def checked_feeds(
     input_feed: Mapping[str, Array],
     dtypes: Sequence[tuple[str, Dtype, Dtype | None]],
     infos: Callable[[], Sequence[ValueInfo | HostInfo]],
 ) -> dict[str, Array]:
-    """The arrays of a call. `dtypes` has the type of each, and that in which it is kept if it is another."""
+    """The arrays of a call, each in the type in which it is kept. `dtypes` is what `kept_types` says of the inputs."""
     if not isinstance(input_feed, (dict, Mapping)):  # the latter takes four times as long
         raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
     feeds = {}

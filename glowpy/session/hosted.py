@@ -8,26 +8,28 @@ in, in order, so that what moves and compares integers moves and compares them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, final
+from typing import NoReturn, Protocol, TypeAlias, final
 
 import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.executable import CompiledFunction
+from glowpy.importer import RoundsError, ValueNeededError
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.rounds import Rounds, Wiring
-from glowpy.session.feeds import listed
+from glowpy.session.feeds import check_out, listed
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.node import HostNode
 from glowpy.session.host.registry import rule_of
 from glowpy.session.host.split import HostPlan, HostStep, Segment
 from glowpy.session.host.types import HostInfo, HostValue
+from glowpy.session.preparation import Range
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
 
-__all__ = ["Hosted"]
+__all__ = ["Hosted", "Opening", "refuse_to_prepare"]
 
 Step = Callable[[dict[str, HostValue]], None]
 """Computes values of others, by name."""
@@ -52,6 +54,17 @@ class Session(Protocol):
         """Describes what open dimensions are assumed to be."""
 
 
+Opening: TypeAlias = Callable[[OnnxModel], Session]
+"""Opens a session of a part of a model."""
+
+
+def refuse_to_prepare() -> NoReturn:
+    """Raises UserError for a model that is not compiled as a whole."""
+    raise UserError(
+        "expected a model that is compiled as a whole to prepare: parts of this one are compiled when they first run"
+    )
+
+
 @final
 class Hosted:
     """A model that is split, with sessions for its parts. Safe from several threads.
@@ -59,7 +72,7 @@ class Hosted:
     Raises UserError that lists the nodes whose attributes are wrong.
     """
 
-    def __init__(self, model: HostModel, session_of: Callable[[OnnxModel], Session]) -> None:
+    def __init__(self, model: HostModel, session_of: Opening) -> None:
         self._model = model
         self._session_of = session_of
         self._sessions: list[Session] = []
@@ -87,6 +100,10 @@ class Hosted:
         """Describes what the sessions of parts assume open dimensions to be, by name."""
         return {name: text for part in self._sessions for name, text in part.assumptions.items()}
 
+    @property
+    def state(self) -> None:
+        """None: no variables can be kept."""
+
     def run(
         self, names: Sequence[str], feed: Mapping[str, object], out: Mapping[str, Array] | None
     ) -> list[HostValue]:
@@ -94,6 +111,8 @@ class Hosted:
 
         What `out` has arrays for is copied to these.
         """
+        if out is not None:
+            check_out(out, {})
         if not isinstance(feed, (dict, Mapping)):  # the latter takes four times as long
             raise UserError(f"expected a dict of inputs, got {type(feed).__name__}")
         inputs = self._model.inputs
@@ -118,6 +137,20 @@ class Hosted:
                 )
             np.copyto(array, result)
         return [out[name] if name in out else values[name] for name in names]
+
+    def compiled(self, feeds: Mapping[str, Array]) -> None:
+        """Returns None: there is always more to a call."""
+        del feeds
+
+    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
+        """Raises UserError: parts are compiled when they first run."""
+        del ranges, values
+        refuse_to_prepare()
+
+    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
+        """Raises the error: parts are split by their own sessions."""
+        del opening
+        raise error
 
     def close(self) -> None:
         """Drops what was compiled."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
 
@@ -35,7 +35,7 @@ from glowpy.support.loc import Loc
 from glowpy.support.questions import Need
 from glowpy.support.symbolic import UndecidedError
 
-__all__ = ["Programs"]
+__all__ = ["Compiling", "Programs"]
 
 MAX_VALUE = 1 << 16
 """An input of more elements is data, not a shape: compiling for each of its values is refused."""
@@ -47,6 +47,46 @@ _OF_NO_SHAPE = FrozenError, ResourceError, RoundsError, ValueNeededError
 """Errors that do not come from the shapes of a call."""
 
 
+@dataclass(frozen=True)
+class Compiling:
+    """How a session, and those of its parts, compile.
+
+    Attributes:
+        backend: The backend.
+        options: How to compile.
+        limit: How many programs of a model are kept.
+        observer: Sees every instruction of every run.
+        gate: Hears of all that is compiled, and says whether it may be.
+    """
+
+    backend: Backend
+    options: CompileOptions = field(default_factory=CompileOptions)
+    limit: int = 16
+    observer: Observer | None = None
+    gate: Gate = field(default_factory=Gate)
+
+
+@dataclass
+class _Attempt:
+    """An attempt to get code for a call.
+
+    Attributes:
+        shapes: The shapes of the inputs, and of what is kept.
+        values: Elements that have to be known.
+        known: Those as a part of keys.
+        before: What was assumed before the call; None as long as nothing else is.
+        needed: The error that asked for elements, in place of which something is supposed.
+        why: Why something has to be compiled.
+    """
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    values: Mapping[str, Array]
+    known: Hashable
+    before: Assumptions | None = None
+    needed: ValueNeededError | None = None
+    why: str = ""
+
+
 @final
 class Programs:
     """The compiled functions of a model for a backend. Safe from several threads.
@@ -56,22 +96,15 @@ class Programs:
         values: The inputs whose elements have to be known while compiling.
     """
 
-    def __init__(
-        self,
-        model: OnnxModel,
-        backend: Backend,
-        options: CompileOptions,
-        gate: Gate,
-        limit: int,
-        observer: Observer | None,
-        pairs: StatePairs,
-    ) -> None:
-        self._model, self._backend, self._options = model, backend, options
-        self._gate, self._limit, self._observer, self._pairs = gate, limit, observer, pairs
-        self.specialisations = Specialisations[tuple[Plan, Hashable]](limit)
+    def __init__(self, model: OnnxModel, compiling: Compiling, pairs: StatePairs) -> None:
+        self._model, self._pairs = model, pairs
+        self._backend, self._options = compiling.backend, compiling.options
+        self._gate, self._limit = compiling.gate, compiling.limit
+        self._observer = compiling.observer
+        self.specialisations = Specialisations[tuple[Plan, Hashable]](self._limit)
         self.values: tuple[str, ...] = ()
         self._lock = Lock()  # of what is assumed
-        self._fresh = Assumptions(model.inputs, fixed=not backend.symbolic)
+        self._fresh = Assumptions(model.inputs, fixed=not self._backend.symbolic)
         self._assumptions: OrderedDict[Hashable, Assumptions] = OrderedDict()  # by known elements
         self._elements = Elements()
         self._choice: ValueNeededError | None = None  # for which these have to be known
@@ -245,34 +278,44 @@ class Programs:
         )
         if function is not None:
             return function
-        before: Assumptions | None = None  # what this call assumes and learns
-        needed: ValueNeededError | None = None  # what is supposed of elements in place of it
-        why = ""
+        attempt = _Attempt(shapes, values, known)
         try:
-            while True:
-                plan = self._fitting(dict(shapes), known)
-                if plan is None:
-                    before = before or self._copied_assumptions(known)
-                    why = self._why(dict(shapes), known)
-                    plan = self._assumed(dict(shapes), values, why)
-                compile = partial(self._compiled, plan, values, known, why)
-                try:
-                    return self.specialisations.get((plan, known), call, compile)
-                except (UndecidedError, ValueNeededError) as error:
-                    before = before or self._copied_assumptions(known)
-                    if not self._answered(error.need, plan, dict(shapes), known):
-                        raise
-                    needed = error if isinstance(error, ValueNeededError) else needed
-        except UserError as error:  # nothing is learned from what cannot be computed
-            with self._lock:
-                if before is not None and known in self._assumptions:
-                    self._assumptions[known] = before
+            while function is None:
+                function = self._tried(attempt)
+        except UserError as error:
+            self._unlearn(attempt)
             if isinstance(error, _OF_NO_SHAPE):
                 raise
-            if needed is not None:
-                raise needed from error
+            if attempt.needed is not None:
+                raise attempt.needed from error
             self._raise_contradictions(known, dict(shapes), error)
             raise
+        return function
+
+    def _tried(self, attempt: _Attempt) -> CompiledFunction | None:
+        """Returns code for a call; None where compiling needs something of dimensions, which is assumed from now on."""
+        shapes, values, known = dict(attempt.shapes), attempt.values, attempt.known
+        plan = self._fitting(shapes, known)
+        if plan is None:
+            attempt.before = attempt.before or self._copied_assumptions(known)
+            attempt.why = self._why(shapes, known)
+            plan = self._assumed(shapes, values, attempt.why)
+        compile = partial(self._compiled, plan, values, known, attempt.why)
+        try:
+            return self.specialisations.get((plan, known), (attempt.shapes, known), compile)
+        except (UndecidedError, ValueNeededError) as error:
+            attempt.before = attempt.before or self._copied_assumptions(known)
+            if not self._answered(error.need, plan, shapes, known):
+                raise
+            if isinstance(error, ValueNeededError):
+                attempt.needed = error
+            return None
+
+    def _unlearn(self, attempt: _Attempt) -> None:
+        """Assumes again what was assumed before a call: nothing is learned from one that cannot be computed."""
+        with self._lock:
+            if attempt.before is not None and attempt.known in self._assumptions:
+                self._assumptions[attempt.known] = attempt.before
 
     def _raise_contradictions(self, known: Hashable, shapes: Shapes, error: UserError) -> None:
         """Raises an error that says first what a call is at odds with, if it is with what is assumed."""

@@ -1,7 +1,7 @@
 """`InferenceSession`: a model that compiles itself for the shapes it meets.
 
-What is compiled of a model as a whole is in `programs`; a session of a model that is not runs what `hosted`
-splits it into.
+A session holds one runner (see `runner`), which runs its model as a whole or in parts. Where the first cannot, as a
+call may show, another takes its place.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with
-from glowpy.executable import CompiledFunction, Observer, given_inputs
+from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError, raise_wrong
-from glowpy.session.feeds import check_out, checked_feeds, chosen_outputs, listed, narrowed
-from glowpy.session.host.model import HostModel, by_rounds, open_model
+from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError
+from glowpy.session.compiled import Compiled
+from glowpy.session.feeds import chosen_outputs, listed
+from glowpy.session.host.model import HostModel, open_model
 from glowpy.session.host.types import HostInfo
 from glowpy.session.hosted import Hosted
-from glowpy.session.preparation import CompileEvent, Gate, Range, Ranges
-from glowpy.session.programs import Programs
+from glowpy.session.preparation import CompileEvent, Gate, Range
+from glowpy.session.programs import Compiling
+from glowpy.session.runner import Runner
 from glowpy.session.state import SessionState, state_pairs
-from glowpy.session.suppositions import (
-    called_with,
-    supposed_outputs,
-)
-from glowpy.support.errors import Diagnostic, UserError, expect_type
+from glowpy.support.errors import UserError, expect_type
 from glowpy.support.forks import Lock
 from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
@@ -101,82 +99,78 @@ class InferenceSession(ProcessBound):
         if limit < 1:
             raise UserError(f"expected a limit of at least 1, got {limit}")
         self._own, self._checks = isinstance(backend, str), check_indices
-        self._backend = backend_with(backend, threads, low_memory=low_memory)
+        chosen = options or CompileOptions()
+        if observer is not None:
+            chosen = replace(chosen, instrument=True)
+        self._compiling = Compiling(
+            backend_with(backend, threads, low_memory=low_memory),
+            chosen,
+            limit,
+            observer,
+            _gate or Gate(on_compile),
+        )
         opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
-        if isinstance(opened, OnnxModel):
-            opened = copy(opened.resized(shapes or {}))
-            opened.checked = check_indices
-            opened.shares_caches = opened.shares_caches or bool(state)
-        elif state or shapes:
-            what = "state" if state else "shapes"
-            raise UserError(f"{what}: expected a model of numbers alone", loc=Loc(opened.file))
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
-        self._given = self._names
-        own = options or CompileOptions()
-        self._options = own if observer is None else replace(own, instrument=True)
-        self._observer, self._limit = observer, limit
-        self._gate = _gate or Gate(on_compile)
         self._splitting = Lock(is_brief=False)  # while parts are compiled
-        self._narrow: Mapping[str, np.dtype[Any]] = {}  # of outputs in bytes
-        self._hosted: Hosted | None = None
-        self._rounds: Hosted | None = None  # in place of functions, where a loop needs it
+        self._runner = self._runner_of(opened, state, shapes or {})
+        self._given = [info.name for info in self._runner.outputs]
+
+    def _runner_of(
+        self,
+        opened: OnnxModel | HostModel,
+        state: StatePairs | Literal["auto"] | None,
+        shapes: Mapping[str, Sequence[Dim | str | None]],
+    ) -> Runner:
+        """Returns a runner of a model of these shapes: of the whole if that can be compiled."""
         if isinstance(opened, HostModel):
-            self._hosted = Hosted(opened, self._part)
-            return
-        self._model = opened
-        self._state = SessionState(opened, state_pairs(opened, state))
-        inputs = [info for info in self._model.inputs if info.name not in self._state.pairs]
-        self._dtypes = [
-            (info.name, info.dtype, None if info.dtype == info.kind.dtype else info.kind.dtype)
-            for info in inputs
-        ]
-        self._given = [info.name for info in self.get_outputs()]
-        self._narrow = {i.name: i.dtype for i in opened.outputs if i.narrow is not None}
-        settings = self._backend, self._options, self._gate, limit, observer
-        self._programs = Programs(opened, *settings, self._state.pairs)
+            if state or shapes:
+                what = "state" if state else "shapes"
+                raise UserError(f"{what}: expected a model of numbers alone", loc=Loc(opened.file))
+            return Hosted(opened, self._part)
+        model = copy(opened.resized(shapes))
+        model.checked = self._checks
+        model.shares_caches = model.shares_caches or bool(state)
+        whole = Compiled(model, SessionState(model, state_pairs(model, state)), self._compiling)
         try:
-            self._programs.compile_static()
+            whole.programs.compile_static()
         except (RoundsError, ValueNeededError) as error:
-            self._run_rounds(error)
+            return self._split(whole, error)
+        return whole
+
+    def _split(self, runner: Runner, error: RoundsError | ValueNeededError) -> Runner:
+        """Returns a runner in place of one that cannot run the model. Raises the error if there is none."""
+        parts = runner.split(error, self._part)
+        runner.close()
+        return parts
+
+    def _turned(self, runner: Runner, error: RoundsError | ValueNeededError) -> Runner:
+        """Returns the runner from now on in place of one that cannot, and has perhaps been replaced already."""
+        with self._splitting:
+            if self._runner is runner:
+                self._runner = self._split(runner, error)
+            return self._runner
 
     def close(self) -> None:
         """Drops what was compiled, and ends the threads unless the backend is the caller's.
 
         A session that runs again compiles again.
         """
-        for part in filter(None, (self._hosted, self._rounds)):
-            part.close()
-        if self._hosted is None:
-            self._programs.specialisations.clear()
+        self._runner.close()
         if self._own:
-            self._backend.close()
+            self._compiling.backend.close()
 
     def _part(self, model: OnnxModel) -> InferenceSession:
         """A session of what is compiled of a model that is split."""
+        compiling = self._compiling
         return InferenceSession(
             model,
-            backend=self._backend,
-            options=self._options,
-            limit=self._limit,
-            observer=self._observer,
-            _gate=self._gate,
+            backend=compiling.backend,
+            options=compiling.options,
+            limit=compiling.limit,
+            observer=compiling.observer,
+            _gate=compiling.gate,
             check_indices=self._checks,
         )
-
-    def _run_rounds(self, error: RoundsError | ValueNeededError) -> Hosted:
-        """Splits the model, so that the session chooses branches, and runs loops round by round, from now on.
-
-        Raises the error if there is state, or if it is about no branches and no loop.
-        """
-        model = by_rounds(self._model, error)
-        if self._state.pairs or not model.forced:
-            raise error
-        with self._splitting:
-            if self._rounds is None:
-                self._gate.admit(error.diagnostics[0].message)
-                self._rounds = Hosted(model, self._part)
-                self._programs.specialisations.clear()
-        return self._rounds
 
     def prepare(
         self,
@@ -198,20 +192,13 @@ class InferenceSession(ProcessBound):
         for dimensions that are missing, ranges that each extent would be compiled for, a model that is not compiled as
         a whole, and after `freeze`; and what `run` raises if the model allows none of the extents.
         """
-        self._gate.admit()
-        whole = "expected a model that is compiled as a whole to prepare"
-        if self._hosted is not None or self._rounds is not None:
-            raise UserError(f"{whole}: parts of this one are compiled when they first run")
-        wanted = Ranges(self._model.inputs, {**(dims or {}), **ranges})
+        self._compiling.gate.admit()
         arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
-        try:
-            self._programs.prepare(wanted, arrays)
-        except (RoundsError, ValueNeededError) as error:
-            raise UserError.of([Diagnostic(whole), *error.diagnostics]) from error
+        self._runner.prepare({**(dims or {}), **ranges}, arrays)
 
     def freeze(self) -> None:
         """Compiles nothing any more from now on: a call without code raises UserError, and so does `prepare`."""
-        self._gate.frozen = True
+        self._compiling.gate.frozen = True
 
     def __enter__(self) -> Self:
         return self
@@ -225,42 +212,36 @@ class InferenceSession(ProcessBound):
 
         Names are spelled as in dumps. A call with others has the network compiled again: see docs/shapes.md.
         """
-        if (parts := self._hosted or self._rounds) is not None:
-            return parts.assumptions
-        return self._programs.summary
+        return self._runner.assumptions
 
     def __repr__(self) -> str:
         sides = self.get_inputs(), self.get_outputs()
         ports = [", ".join(map(str, infos)) or "nothing" for infos in sides]
-        return f"<InferenceSession of {self._file} on {self._backend.name}: {' -> '.join(ports)}>"
+        return f"<InferenceSession of {self._file} on {self._compiling.backend.name}: {' -> '.join(ports)}>"
 
     def _repr_html_(self) -> str:
         """Returns a table of inputs and outputs for notebooks."""
         sides = ("input", self.get_inputs()), ("output", self.get_outputs())
         rows = [[side, *str(info).split(" ", 1)] for side, infos in sides for info in infos]
-        title = f"InferenceSession of {self._file} on {self._backend.name}"
+        title = f"InferenceSession of {self._file} on {self._compiling.backend.name}"
         return html_table(title, ["", "name", "type"], rows)
 
     def get_inputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The inputs: name, type such as `tensor(float)`, and shape with the names of symbolic dimensions."""
-        if self._hosted is not None:
-            return self._hosted.inputs
-        return [info for info in self._model.inputs if info.name not in self._state.pairs]
+        return list(self._runner.inputs)
 
     def get_outputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The outputs: name, type, and shape as the model declares it."""
-        if self._hosted is not None:
-            return self._hosted.outputs
-        return [i for i in self._model.outputs if i.name not in self._state.pairs.values()]
+        return list(self._runner.outputs)
 
     def reset_state(self) -> None:
         """Makes what the session keeps zero, or empty, as it was at first."""
-        if self._hosted is None:
-            self._state.reset()
+        if (state := self._runner.state) is not None:
+            state.reset()
 
     def get_state(self) -> dict[str, Array]:
         """Copies of what the session keeps, by the names of the inputs; empty before a first run and after a reset."""
-        return {} if self._hosted is not None else self._state.contents()
+        return {} if (state := self._runner.state) is None else state.contents()
 
     def set_state(self, contents: Mapping[str, Array]) -> None:
         """Goes on from copies of these arrays, by the names of the inputs: all that the session keeps.
@@ -268,8 +249,8 @@ class InferenceSession(ProcessBound):
         Raises UserError for other names, arrays that are missing, that the model does not take, or that contradict
         each other.
         """
-        if self._hosted is None:
-            self._state.restore(contents)
+        if (state := self._runner.state) is not None:
+            state.restore(contents)
         elif contents:
             raise UserError(f"expected none of the inputs, got {listed([*contents])}")
 
@@ -292,43 +273,15 @@ class InferenceSession(ProcessBound):
         for a name the model does not have and for an array that does not fit.
         """
         try:
-            if out is not None:
-                check_out(out, self._narrow)
             names = chosen_outputs(output_names, self._given, self._names)
-            if self._hosted is not None:
-                return self._hosted.run(names, input_feed, out)
-            feeds = checked_feeds(input_feed, self._dtypes, self.get_inputs)
-            if self._rounds is not None:
-                return self._rounds.run(names, input_feed, out)
-            if not self._state.pairs and (function := self._programs.latest(feeds)) is not None:
-                outputs = function(given_inputs(function, feeds), out)
-                if function.checks:
-                    raise_wrong(outputs, function.checks, self._file)
-            else:
-                try:
-                    outputs = self._outputs(names, feeds, out)
-                except (RoundsError, ValueNeededError) as error:
-                    return self._run_rounds(error).run(names, input_feed, out)
-            if self._narrow:
-                outputs = narrowed(outputs, self._narrow)
-            return [outputs[name] for name in names]
+            runner = self._runner
+            try:
+                return runner.run(names, input_feed, out)
+            except (RoundsError, ValueNeededError) as error:
+                return self._turned(runner, error).run(names, input_feed, out)
         except LIMIT_ERRORS as error:
             raise_told(error)
 
-    def _outputs(
-        self, names: Sequence[str], feeds: Mapping[str, Array], out: Mapping[str, Array] | None
-    ) -> dict[str, Array]:
-        """The outputs for a call that may need something compiled, or more than one run."""
-        ways = self._programs.ways(feeds)
-        if self._state.pairs:
-            return self._state.run(names, feeds, out, ways)
-        shapes = {name: array.shape for name, array in feeds.items()}
-        first, compute = ways.function_for(shapes), called_with(feeds)
-        outputs, function = supposed_outputs(first, shapes, out, compute, ways)
-        raise_wrong(outputs, function.checks, self._file)
-        return outputs
-
     def compiled(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
         """Returns the function that does all of such a call; None if there is more to do, or none is compiled yet."""
-        function = self._programs.compiled(feeds)
-        return None if function is None or function.supposed or self._narrow else function
+        return self._runner.compiled(feeds)

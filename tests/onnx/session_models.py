@@ -9,6 +9,8 @@ import onnx
 from onnx import helper
 
 import glowpy
+from glowpy.session.compiled import Compiled
+from glowpy.session.programs import Programs
 from tests.onnx.comparison import graph_model, info
 
 F32 = np.float32
@@ -35,3 +37,9 @@ def expanding() -> onnx.ModelProto:
 
 def make(model: onnx.ModelProto, **options: Any) -> glowpy.InferenceSession:
     return glowpy.InferenceSession(model, backend="interpreter", **options)
+
+
+def programs_of(session: glowpy.InferenceSession) -> Programs:
+    """The code that a session has of a model as a whole."""
+    assert isinstance(session._runner, Compiled)
+    return session._runner.programs

@@ -12,6 +12,7 @@ from onnx import TensorProto
 import glowpy
 from glowpy.core.tensor import Array
 from tests.onnx.contrib_cases import Case, f32, i32
+from tests.onnx.session_models import programs_of
 
 F = TensorProto.FLOAT
 RNG = np.random.default_rng(21)
@@ -103,7 +104,7 @@ def test_steps_need_no_new_code() -> None:
         results = session.run(None, node.feeds)
         for result, wanted in zip(results, node.expected(), strict=True):
             np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
-    assert len(session._programs.specialisations.functions) == 1
+    assert len(programs_of(session).specialisations.functions) == 1
 
 
 def without(node: Case, *places: int) -> Case:

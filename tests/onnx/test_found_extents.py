@@ -13,6 +13,7 @@ from glowpy import UserError
 from glowpy.core.tensor import Array
 from glowpy.support.errors import NoRoomError, ResourceError
 from tests.onnx.calls_models import model_of
+from tests.onnx.session_models import programs_of
 
 BACKENDS = pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 
@@ -33,8 +34,8 @@ def check(
                 assert actual.dtype == array.dtype
                 assert actual.shape == array.shape
                 np.testing.assert_allclose(actual, array, rtol=1e-5, atol=1e-6)
-    assert not session._programs.values
-    assert len(session._programs.specialisations.keys) == compiled
+    assert not programs_of(session).values
+    assert len(programs_of(session).specialisations.keys) == compiled
     return session
 
 
@@ -335,7 +336,7 @@ def test_only_want_of_room_for_what_may_be_found_compiles_again(
         k = Squeeze (ids) y = Range (zero, k, one)
     }"""
     session = check(text, ids([3]), "interpreter")
-    (function,) = session._programs.specialisations.functions
+    (function,) = programs_of(session).specialisations.functions
 
     def short(*given: object) -> None:
         raise error
@@ -346,4 +347,4 @@ def test_only_want_of_room_for_what_may_be_found_compiles_again(
     else:
         with pytest.raises(ResourceError, match="not enough memory"):
             session.run(None, ids([4])[0])
-    assert len(session._programs.specialisations.keys) == 1 + isinstance(error, NoRoomError)
+    assert len(programs_of(session).specialisations.keys) == 1 + isinstance(error, NoRoomError)

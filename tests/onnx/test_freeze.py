@@ -14,6 +14,7 @@ from glowpy.core.tensor import Array
 from glowpy.session.preparation import CompileEvent
 from glowpy.support.errors import FrozenError, ResourceError
 from tests.onnx.calls_models import model_of
+from tests.onnx.session_models import programs_of
 
 FOUND = """net (float[n] x, float[n, 2] y) => (float[n, 2] z) {
     zero = Constant <value = float {0}> () positive = Greater (x, zero)
@@ -84,15 +85,15 @@ def test_what_is_dropped_meanwhile_is_not_compiled(monkeypatch: pytest.MonkeyPat
     session = glowpy.InferenceSession(model_of(RELU), backend="interpreter", limit=1)
     for n in (3, 4):
         session.run(None, {"x": np.ones(n, np.float32)})
-    find = session._programs._fitting
+    find = programs_of(session)._fitting
 
     def found(shapes: Mapping[str, tuple[int, ...]], known: tuple[()]) -> object:
         plan = find(shapes, known)
-        session._programs.specialisations.clear()
+        programs_of(session).specialisations.clear()
         return plan
 
-    monkeypatch.setattr(session._programs, "_fitting", found)
-    monkeypatch.setattr(session._programs.specialisations, "at_hand", lambda *_: None)
+    monkeypatch.setattr(programs_of(session), "_fitting", found)
+    monkeypatch.setattr(programs_of(session).specialisations, "at_hand", lambda *_: None)
     session.freeze()
     refused(session, {"x": np.ones(2, np.float32)})
 
@@ -184,6 +185,6 @@ def test_what_a_session_or_a_machine_refuses_stays_what_it_is(kind: type[glowpy.
     def admit(why: str = "") -> None:
         raise kind(why)
 
-    session._gate.admit = admit  # type: ignore[method-assign]
+    session._compiling.gate.admit = admit  # type: ignore[method-assign]
     with pytest.raises(kind):
         session.run(None, {n: np.ones((3 + (n == "z"), 3, 2), np.float32) for n in "xz"})

@@ -24,6 +24,7 @@ import glowpy.onnxruntime as ort
 from glowpy.onnxruntime import global_threads, logs
 from glowpy.onnxruntime.capi import onnxruntime_pybind11_state as state
 from tests.onnx.onnxruntime_script import FEATURES, SCALED, SUM, C, Script, X
+from tests.onnx.session_models import programs_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = SUM.SerializeToString()
@@ -127,7 +128,7 @@ def test_session_is_freed_without_a_collection() -> None:
     session = ort.InferenceSession(MODEL)
     session.run(None, FEED)
     session.io_binding().bind_cpu_input("x", X)
-    functions = session._session._programs.specialisations.functions
+    functions = programs_of(session._session).specialisations.functions
     dead: list[weakref.ref[Any]] = [weakref.ref(session), weakref.ref(functions[0])]
     gc.disable()
     try:
@@ -195,7 +196,7 @@ def test_severity_silences(said: pytest.LogCaptureFixture) -> None:
 def test_threads_are_those_of_the_options() -> None:
     for count in (0, 1, 2):
         session = ort.InferenceSession(MODEL, ignoring(intra_op_num_threads=count))
-        backend = session._session._backend
+        backend = session._session._compiling.backend
         assert isinstance(backend, glowpy.CpuBackend)
         assert backend.options.threads == count
     for count, text in ((-3, "-3"), (5000, "5,000")):

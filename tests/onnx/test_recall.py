@@ -21,6 +21,7 @@ from glowpy.backends.cpu.jit import JitFunction
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx import stored
 from tests.onnx.comparison import graph_model, info
+from tests.onnx.session_models import programs_of
 
 WEIGHTS = np.random.default_rng(7).standard_normal((150, 200)).astype(np.float32)
 pytestmark = pytest.mark.usefixtures("cache_folder")
@@ -181,6 +182,6 @@ def test_a_session_goes_with_its_last_reference(backend: str) -> None:
 def test_an_image_is_what_its_payload_says() -> None:
     session = glowpy.InferenceSession(product())
     session.run(None, {"x": X})
-    (function,) = session._programs.specialisations.functions
+    (function,) = programs_of(session).specialisations.functions
     assert isinstance(function, JitFunction)
     assert Image.parse(function.image.payload()) == function.image

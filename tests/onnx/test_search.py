@@ -14,6 +14,7 @@ import glowpy
 from glowpy import UserError
 from glowpy.core.tensor import Array
 from glowpy.support.symbolic import symbol
+from tests.onnx.session_models import programs_of
 
 BACKENDS = pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 Node = onnx.NodeProto
@@ -49,7 +50,7 @@ def check(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]], backend:
             assert actual.dtype == expected.dtype
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
             assert actual.shape == expected.shape
-    assert not session._programs.values  # nothing was compiled for elements
+    assert not programs_of(session).values  # nothing was compiled for elements
 
 
 def detector(number: int = 64, classes: int = 3) -> onnx.ModelProto:

@@ -19,7 +19,7 @@ from glowpy.importer import ValueNeededError
 from glowpy.session import programs
 from glowpy.support.errors import ResourceError
 from tests.onnx.comparison import graph_model, info
-from tests.onnx.session_models import F32, X, expanding, make, symbolic
+from tests.onnx.session_models import F32, X, expanding, make, programs_of, symbolic
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_range_of_shapes_is_compiled_once(compiled: list[str]) -> None:
         assert session.run(["y"], {"x": x})[0].shape == (rows, 3)
     assert compiled == ["1x3 to 1x3", "nx3 to nx3", "nx3 to nx3"]
     assert session.assumptions == {"n": "1..256"}
-    assert len(session._programs.specialisations.functions) == 2  # for 1, and 1 to 256
+    assert len(programs_of(session).specialisations.functions) == 2  # for 1, and 1 to 256
 
 
 def test_words_that_follow_a_prompt_have_code_of_their_own(compiled: list[str]) -> None:
@@ -178,7 +178,7 @@ def test_what_is_dropped_serves_no_call(compiled: list[str]) -> None:
     session.close()
     expanded(session, 1)
     assert len(compiled) == 2
-    build = session._programs._compiled
+    build = programs_of(session)._compiled
 
     def closing(*arguments: Any) -> glowpy.CompiledFunction:
         function = build(*arguments)
@@ -186,9 +186,9 @@ def test_what_is_dropped_serves_no_call(compiled: list[str]) -> None:
         return function
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session._programs, "_compiled", closing)
+        patch.setattr(programs_of(session), "_compiled", closing)
         expanded(session, 2)
-    assert session._programs.specialisations.functions == []
+    assert programs_of(session).specialisations.functions == []
     expanded(session, 2)
     assert len(compiled) == 4
 
@@ -238,14 +238,14 @@ def test_threads_that_wait_for_what_fails_get_its_error(monkeypatch: pytest.Monk
     session, asked = make(symbolic()), threading.Semaphore(0)
     attempts = []
 
-    def fail(*_: object) -> glowpy.CompiledFunction:
+    def fail(*_: object, **_options: object) -> glowpy.CompiledFunction:
         attempts.append(threading.get_ident())
         for _waiter in range(3 * (len(attempts) == 1)):
             assert asked.acquire(timeout=60)
         raise glowpy.UserError(f"failure {len(attempts)}")
 
     monkeypatch.setattr(engine, "compile", fail)
-    session._programs.specialisations._entries = Watched(asked.release)
+    programs_of(session).specialisations._entries = Watched(asked.release)
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(session.run, None, {"x": X}) for _ in range(4)]
         errors = [str(run.exception(60)) for run in runs]
@@ -260,14 +260,14 @@ def test_threads_that_need_the_same_values_at_once(monkeypatch: pytest.MonkeyPat
     model = expanding()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     session, asked = make(model), threading.Event()
-    build, shape = session._model.build, np.array([2, 3], np.int64)
+    build, shape = programs_of(session)._model.build, np.array([2, 3], np.int64)
 
     def late(**arguments: Any) -> glowpy.Module:
         assert asked.wait(60)
         return build(**arguments)
 
-    monkeypatch.setattr(session._model, "build", late)
-    session._programs.specialisations._entries = Watched(asked.set)
+    monkeypatch.setattr(programs_of(session)._model, "build", late)
+    programs_of(session).specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(session.run, None, {"x": X[:1, :], "shape": shape}) for _ in range(2)]
         assert [run.result(60)[0].shape for run in runs] == [(2, 3)] * 2
@@ -283,7 +283,7 @@ def test_failure_that_does_not_happen_again_is_forgotten(
     """The machine may have been short of memory, or the user impatient."""
     session = make(symbolic())
 
-    def fail(*_: object) -> glowpy.CompiledFunction:
+    def fail(*_: object, **_options: object) -> glowpy.CompiledFunction:
         raise error
 
     with monkeypatch.context() as patch:
@@ -306,7 +306,7 @@ def test_callback_that_stops_one_thread_stops_no_other(error: BaseException) -> 
         with glowpy.reporting(stop):
             session.run(None, {"x": X})
 
-    session._programs.specialisations._entries = Watched(asked.set)
+    programs_of(session).specialisations._entries = Watched(asked.set)
     with ThreadPoolExecutor(2) as pool:
         stopped = pool.submit(first)
         assert begun.wait(60)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glowpy
+from tests.onnx.session_models import programs_of
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -49,4 +50,4 @@ def test_one_compilation_serves_all(dynamo: bool, tmp_path: Path) -> None:
             assert actual.shape == expected.shape
             np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     assert len(session.assumptions) == 1
-    assert not session._programs.values
+    assert not programs_of(session).values

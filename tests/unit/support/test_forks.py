@@ -18,6 +18,8 @@ import pytest
 from glowpy import InferenceSession, UserError, reporting
 from glowpy.llvm import machine
 from glowpy.recipe import Compilation
+from glowpy.session.by_rounds import ByRounds
+from glowpy.session.compiled import Compiled
 from glowpy.support import forks
 from glowpy.support.forks import Lock, tell_in_child
 
@@ -178,6 +180,9 @@ def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str)
     session = InferenceSession(onnx.parser.parse_model(ROUNDS), backend=backend)
     feeds = {"c": np.array(True), "a": np.ones(3, np.float32), "x": np.ones(2, np.float32)}
 
+    def runner() -> type:
+        return type(session._runner)
+
     def right() -> bool:
         stacked, sum = session.run(None, feeds)
         return bool((stacked == [[1] * 3, [2] * 3]).all() and (sum == 2).all())
@@ -194,7 +199,7 @@ def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str)
             assert right()
 
     with elsewhere(go_over):
-        assert session._rounds is None
+        assert runner() is Compiled
         locks = [lock for known in forks._locks.values() if (lock := known()) is not None]
         for lock in locks:
             if lock._is_brief:
@@ -202,7 +207,7 @@ def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str)
                 lock.give()
         assert child(right)
     assert right()
-    assert session._rounds is not None
+    assert runner() is ByRounds
 
 
 class _Pausing:
