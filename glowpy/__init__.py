@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
-    from glowpy.executable import CompiledFunction, Instance
     from glowpy.exporter import save
     from glowpy.frontends.python.function import function
     from glowpy.graph.channels_last import channels_last
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from glowpy.operators import OperatorSet
     from glowpy.plugins import register_operators
     from glowpy.quantization.integer_ports import integer_ports
+    from glowpy.runtime.compiled import CompiledFunction
+    from glowpy.runtime.instance import Instance
     from glowpy.session.checkup import Checkup, check
     from glowpy.session.session import InferenceSession
     from glowpy.support.errors import (
@@ -91,7 +92,8 @@ __all__ = [
 
 _HOMES = {
     "glowpy.backend": ("Backend", "CompileOptions"),
-    "glowpy.executable": ("CompiledFunction", "Instance"),
+    "glowpy.runtime.compiled": ("CompiledFunction",),
+    "glowpy.runtime.instance": ("Instance",),
     "glowpy.backends.cpu.backend": ("CpuBackend",),
     "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
     "glowpy.backends.cpu.options": ("CpuOptions",),

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from glowpy.core.state import StatePort
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type
-    from glowpy.executable import CompiledFunction, Port
     from glowpy.graph.node import Node
     from glowpy.ir.inst import Instruction
     from glowpy.ir.irfunction import IRFunction
     from glowpy.ir.plan import MemoryPlan
     from glowpy.passes import GraphPass, IRPass
+    from glowpy.runtime.compiled import CompiledFunction
+    from glowpy.runtime.executable import Port
     from glowpy.support.text import Attr
 
 __all__ = [

@@ -7,7 +7,6 @@ from dataclasses import fields
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.interpreter.evaluate import evaluate
-from glowpy.executable import CompiledFunction
 from glowpy.graph.alone import alone, alone_key
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
@@ -15,6 +14,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
 from glowpy.recipe import Compilation, refusals
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.steps import Steps
 from glowpy.support.errors import UnsupportedError, UserError, expect_type
 from glowpy.support.limits import within_limits

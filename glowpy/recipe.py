@@ -26,7 +26,6 @@ from glowpy.core.extents import check_bounds, check_known, unsupported
 from glowpy.core.initial import Initial
 from glowpy.core.schema import Trait
 from glowpy.core.state import StatePort
-from glowpy.executable import CompiledFunction, Port
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Placeholder, Variable
 from glowpy.graph.printer import print_module
@@ -43,6 +42,8 @@ from glowpy.memory import check, plan
 from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import Pass, PassContext, Pipeline
 from glowpy.pipeline_file import Recipe, parse_recipe
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.executable import Port
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
 

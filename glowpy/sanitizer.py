@@ -25,11 +25,12 @@ from glowpy.backend import Program
 from glowpy.core.extents import Extents
 from glowpy.core.schema import Access, Trait
 from glowpy.core.tensor import Array, address_of
-from glowpy.executable import CompiledFunction, aligned_array
 from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.insts_gen import AllocInst, DeallocInst, InsertTensorInst
 from glowpy.ir.run import Run
 from glowpy.ir.value import Value
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.errors import AccessError, InternalError
 from glowpy.support.symbolic import static
 

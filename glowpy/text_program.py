@@ -15,11 +15,11 @@ from glowpy.backend import Backend, Program
 from glowpy.core.extents import check_bounds, check_known
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.executable import Port
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_inst
 from glowpy.ir.value import Value
 from glowpy.recipe import plan_all, refusals
+from glowpy.runtime.executable import Port
 from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 
 __all__ = ["program_of_text"]

@@ -15,11 +15,11 @@ from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Access
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.ir.inst import Instruction
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.errors import GlowError
 
 __all__ = ["DifferenceError", "compare", "judged"]

@@ -32,8 +32,8 @@ from glowpy.backend import Backend, CompileOptions
 from glowpy.bundling.make import random_inputs
 from glowpy.bundling.sanitize import extents_to_try, load_sanitized
 from glowpy.core.extents import symbols_of_types
-from glowpy.executable import Executable
 from glowpy.graph.function import Module
+from glowpy.runtime.host_call import HostCall
 from glowpy.support.errors import GlowError, UserError, VerifyError
 from glowpy.support.symbolic import symbol
 from tests.unit.networks import SearchingNetwork, SymbolicNetwork
@@ -105,7 +105,7 @@ def try_network(
     cpu = backend_for(seed)
     backends: list[Backend] = [glowpy.InterpreterBackend(), cpu]
     with eager(), tempfile.TemporaryDirectory() as folder:
-        functions: list[Executable] = [
+        functions: list[HostCall] = [
             glowpy.compile(subject.build(), backend, options) for backend in backends
         ]  # from a module each, which a compilation changes
         if bundled:

@@ -34,9 +34,9 @@ from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
 from glowpy.debugging.compare import compare
 from glowpy.engine import compilation
-from glowpy.executable import CompiledFunction
 from glowpy.graph.work import called_multiply_adds
 from glowpy.recipe import Compilation, state_ports
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.support.progress import report

@@ -28,8 +28,11 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
-from glowpy.executable import Executable, Instance, Port, aligned_array, part_of
 from glowpy.ir.plan import ALIGNMENT, aligned
+from glowpy.runtime.executable import Port
+from glowpy.runtime.host_call import HostCall
+from glowpy.runtime.host_memory import aligned_array, part_of
+from glowpy.runtime.instance import Instance
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits
@@ -95,7 +98,7 @@ class _Manifest:
 
 
 @final
-class LoadedNetwork(Executable):
+class LoadedNetwork(HostCall):
     """A network of a bundle. Each instance has a mutable area and activations; all share the constants.
 
     The interpreter lock is free while the network runs.

@@ -22,12 +22,13 @@ from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, compilation, context, package_of
 from glowpy.engine import compile as compile_function
-from glowpy.executable import CompiledFunction, Port
 from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
 from glowpy.quantization.integer_ports import integer_ports
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.executable import Port
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc

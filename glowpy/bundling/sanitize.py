@@ -21,7 +21,7 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import backend_class, known_instructions
-from glowpy.executable import Executable
+from glowpy.runtime.host_call import HostCall
 from glowpy.sanitizer import Area, Moment, NumberedRuns, Watch, sanitized
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Symbol
@@ -105,7 +105,7 @@ def _ports(stored: StoredBundle, network: str) -> Mapping[str, tuple[str, int]]:
 
 
 @final
-class SanitizedNetwork(Executable):
+class SanitizedNetwork(HostCall):
     """A network of a bundle whose every run is checked. Raises AccessError for the first fault."""
 
     def __init__(

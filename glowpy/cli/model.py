@@ -24,7 +24,6 @@ from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.engine import backend_class, known_nodes
-from glowpy.executable import Port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -34,6 +33,7 @@ from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
+from glowpy.runtime.executable import Port
 from glowpy.session.host.model import HostModel, open_model
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc

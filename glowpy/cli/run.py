@@ -53,9 +53,9 @@ from glowpy.debugging.compare import (
 )
 from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
 from glowpy.engine import compile_or_recall
-from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Function
 from glowpy.importer import RoundsError, ValueNeededError
+from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.host.model import HostModel, by_rounds
 from glowpy.support.console import progress
 from glowpy.support.errors import UserError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.executable import Observer
+from glowpy.runtime.compiled import Observer
 
 __all__ = ["RunPlan"]
 

@@ -13,8 +13,8 @@ from glowpy.cli.users_code import names_object, users_code, users_object
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
-from glowpy.executable import Port
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
+from glowpy.runtime.executable import Port
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from glowpy.core.array_file import write_array
 from glowpy.core.tensor import Array
-from glowpy.executable import Observer
 from glowpy.ir.inst import Instruction
+from glowpy.runtime.compiled import Observer
 from glowpy.support.names import file_stem, legal_name
 from glowpy.support.output_files import make_output_folder
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar, final
 
-from glowpy.executable import CompiledFunction
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.errors import GlowError, UserError
 from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.progress import noting_stops

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction, given_inputs
 from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError, raise_wrong
+from glowpy.runtime.arrays import given_inputs
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.by_rounds import ByRounds
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types, narrowed
 from glowpy.session.host.model import by_rounds

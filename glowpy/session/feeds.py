@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.executable import input_misfit
 from glowpy.importer import ValueInfo
+from glowpy.runtime.arrays import input_misfit
 from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError, expect_type
 

@@ -13,12 +13,12 @@ from typing import NoReturn, Protocol, TypeAlias, final
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction
 from glowpy.importer import RoundsError, ValueNeededError
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.rounds import Rounds, Wiring
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, listed
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.node import HostNode

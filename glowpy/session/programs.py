@@ -18,10 +18,10 @@ from typing import Any, final
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import compile_or_recall
-from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, RoundsError, ValueNeededError, checks_among
+from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.cache import Specialisations
 from glowpy.session.feeds import key_of, listed

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.host.types import HostInfo, HostValue
 from glowpy.session.hosted import Opening
 from glowpy.session.preparation import Range

@@ -17,9 +17,9 @@ import numpy as np
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with
-from glowpy.executable import CompiledFunction, Observer
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError
+from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.compiled import Compiled
 from glowpy.session.feeds import chosen_outputs, listed
 from glowpy.session.host.model import HostModel, open_model

@@ -10,9 +10,10 @@ import numpy as np
 from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction, given_inputs, store_outputs
 from glowpy.graph.state import StatePairs
 from glowpy.importer import OnnxModel, raise_wrong
+from glowpy.runtime.arrays import given_inputs, store_outputs
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.initial_state import fresh_shapes
 from glowpy.session.suppositions import Shapes, Ways, supposed_outputs
 from glowpy.support.errors import Diagnostic, UserError

@@ -14,8 +14,9 @@ import numpy as np
 
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
-from glowpy.executable import CompiledFunction, given_inputs, store_outputs
 from glowpy.importer import count_output
+from glowpy.runtime.arrays import given_inputs, store_outputs
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import NoRoomError, UserError
 from glowpy.support.questions import Asked

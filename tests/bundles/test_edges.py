@@ -13,7 +13,7 @@ import pytest
 from glowpy import BundleOptions, Module, bundle, parse_type
 from glowpy.backends.cpu.abi import Status
 from glowpy.bundling.verify import verify_bundle
-from glowpy.executable import aligned_array
+from glowpy.runtime.host_memory import aligned_array
 from tests.bundles.networks import need
 
 

@@ -26,7 +26,7 @@ from glowpy.bundling.load import LoadedBundle, load_bundle
 from glowpy.bundling.make import random_inputs
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
-from glowpy.executable import aligned_array
+from glowpy.runtime.host_memory import aligned_array
 
 ROOT = Path(__file__).resolve().parents[2]
 

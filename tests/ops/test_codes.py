@@ -16,12 +16,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import BACKENDS
-from glowpy.executable import Port
 from glowpy.graph.nodes_gen import DecodeNode, EncodeNode
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ops import numeric
+from glowpy.runtime.executable import Port
 from glowpy.support.errors import UserError
 from tests.libjit.code_cases import FORMATS, floats_to_encode
 from tests.ops.harness import Case, Row, check_row, on_every_backend

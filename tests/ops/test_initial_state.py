@@ -20,13 +20,13 @@ from glowpy.core.initial import Normal, Uniform
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import BACKENDS
-from glowpy.executable import Executable
 from glowpy.exporter import dump_onnx
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.quantization import halve
+from glowpy.runtime.host_call import HostCall
 
 TEXT = """
 module {
@@ -101,7 +101,7 @@ def begun() -> dict[str, Array]:
     }
 
 
-def check_runs(network: Executable) -> None:
+def check_runs(network: HostCall) -> None:
     """Two runs from the beginning, and two more after a reset."""
     state = network.state()
     for _ in range(2):

@@ -22,7 +22,6 @@ from glowpy.core.extents import type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
-from glowpy.executable import CompiledFunction, aligned_array
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
@@ -32,6 +31,8 @@ from glowpy.ir.printer import print_irfunction
 from glowpy.memory import check
 from glowpy.passes import PassContext
 from glowpy.recipe import Compilation
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.host_memory import aligned_array
 from tests.unit.networks import arrays_for, execute, same_numbers, unoptimized
 from tests.unit.open_networks import OpenNetwork
 

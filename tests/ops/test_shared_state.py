@@ -13,8 +13,8 @@ import glowpy
 from glowpy import State, UserError
 from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS
-from glowpy.executable import Executable
 from glowpy.graph.parser import parse_module
+from glowpy.runtime.host_call import HostCall
 
 TEXT = """
 module {
@@ -73,7 +73,7 @@ class Expected:
         return self.w
 
 
-def check_sharing(networks: Mapping[str, Executable], state: State) -> None:
+def check_sharing(networks: Mapping[str, HostCall], state: State) -> None:
     """Runs of each by turns see what the others left."""
     expected, x = Expected(), np.array([1, -2, 4], np.float32)
     for step in STEPS:

@@ -17,12 +17,12 @@ from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
-from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.graph.state import keep_state
 from glowpy.ir.insts_gen import InsertTensorInst
 from glowpy.ir.value import WeightVar
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
 

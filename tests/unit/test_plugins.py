@@ -34,7 +34,6 @@ from glowpy.engine import (
     package_of,
     unsupported,
 )
-from glowpy.executable import CompiledFunction
 from glowpy.graph.node import Node
 from glowpy.graph.nodes_gen import ReluNode
 from glowpy.graph.parser import parse_module
@@ -44,6 +43,7 @@ from glowpy.ir.insts_gen import ExpInst
 from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.variant import KernelVariant
 from glowpy.passes import PassContext
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.errors import UnsupportedError, UserError
 from tests.unit.test_pass_docstrings import examples, graph
 

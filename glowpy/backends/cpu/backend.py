@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from glowpy.backends.cpu.rounds import RunRounds
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
-    from glowpy.executable import CompiledFunction
     from glowpy.graph.node import Node
     from glowpy.ir.inst import Instruction
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass
+    from glowpy.runtime.compiled import CompiledFunction
 
 __all__ = ["CpuBackend"]
 

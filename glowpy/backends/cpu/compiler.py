@@ -49,7 +49,6 @@ from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers
-from glowpy.executable import CompiledFunction
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.llvm.kernels import Kernels
@@ -60,6 +59,7 @@ from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.sanitizer import NumberedRuns, SanitizedFunction
 from glowpy.support.cache import Key
 from glowpy.support.cores import processor_name

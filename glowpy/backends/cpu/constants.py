@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from glowpy.core.tensor import Array, Tensor
-from glowpy.executable import aligned_array
+from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit
 from glowpy.support.forks import Lock

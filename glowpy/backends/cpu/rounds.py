@@ -17,10 +17,11 @@ import numpy as np
 from glowpy.backends.cpu.functions import load_functions
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.tensor import Array, address_of, allocated
-from glowpy.executable import CompiledFunction, Port
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.linked import Functions
 from glowpy.rounds import Rounds, Wiring
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.executable import Port
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.symbolic import (
     Atom,

@@ -15,13 +15,14 @@ from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.extents import Extents
 from glowpy.core.schema import Access, Trait
 from glowpy.core.tensor import Array, Tensor, address_of
-from glowpy.executable import CompiledFunction, Observer, aligned_array, elements_at, part_of
 from glowpy.ir.calls import branch_call, loop_call
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst, IfInst, LoopInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.operators import operator_sets
+from glowpy.runtime.compiled import CompiledFunction, Observer
+from glowpy.runtime.host_memory import aligned_array, elements_at, part_of
 from glowpy.sanitizer import NumberedRuns, SanitizedFunction, Watch
 from glowpy.support.symbolic import static, symbols_of
 

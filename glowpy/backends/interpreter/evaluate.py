@@ -9,7 +9,6 @@ import numpy as np
 
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import LARGE, MAX_COST, Array, Tensor
-from glowpy.executable import elements_at
 from glowpy.graph.clone import Values, clone_nodes, clone_storage
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node, NodeValue
@@ -22,6 +21,7 @@ from glowpy.irgen import IRGen
 from glowpy.lower import LowerPass, lower
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass, is_quantized_arithmetic
 from glowpy.passes import PassContext
+from glowpy.runtime.host_memory import elements_at
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
 

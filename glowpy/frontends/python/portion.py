@@ -15,12 +15,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile
-from glowpy.executable import CompiledFunction
 from glowpy.frontends.python.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
 from glowpy.frontends.python.operators import rule_of
 from glowpy.frontends.python.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc
 

@@ -27,12 +27,12 @@ from glowpy.backends.cpu.workers import Workers
 from glowpy.core.schema import Access, Layout, Trait
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
-from glowpy.executable import Port
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.recipe import plan_memory
+from glowpy.runtime.executable import Port
 from glowpy.support.text import Attr
 from tests.libjit.product_runner import partitions
 from tests.unit.backends.test_strided import (

@@ -16,13 +16,13 @@ from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type, parse_type
 from glowpy.engine import BACKENDS, backend_of
-from glowpy.executable import Port
 from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.runs import form_runs
 from glowpy.ir.value import Mutability, Value
 from glowpy.recipe import plan_memory
+from glowpy.runtime.executable import Port
 from glowpy.support.symbolic import static
 from glowpy.support.text import Attr
 

@@ -22,8 +22,9 @@ from glowpy.backends.cpu import workers
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compile
-from glowpy.executable import CompiledFunction, Observer, aligned_array
 from glowpy.ir.inst import Instruction
+from glowpy.runtime.compiled import CompiledFunction, Observer
+from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cores import cpu_quota, usable_cores
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")

@@ -18,7 +18,6 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.strides import canonical_strides, span_of, strides_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
-from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import (
     AbsInst,
@@ -35,6 +34,7 @@ from glowpy.ir.insts_gen import (
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.recipe import plan_memory
+from glowpy.runtime.executable import Port
 from glowpy.support.symbolic import static
 
 __all__ = ["RandomProgram", "outcome"]

@@ -55,7 +55,7 @@ def test_faces_say_so(monkeypatch: pytest.MonkeyPatch, error: Exception, text: s
     session = glowpy.InferenceSession(model, backend="interpreter")
     dropped_in = ort.InferenceSession(model.SerializeToString())
     module = glowpy.load(model, dims={"n": 3})
-    monkeypatch.setattr("glowpy.executable.extents_of", failing(error))
+    monkeypatch.setattr("glowpy.runtime.host_call.extents_of", failing(error))
     monkeypatch.setattr("glowpy.recipe.Compilation.program", property(failing(error)))
     monkeypatch.setattr(source, "_serialized", failing(error))
     feeds = {"x": np.zeros(3, np.float32)}

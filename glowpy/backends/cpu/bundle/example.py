@@ -24,10 +24,10 @@ from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import parse_type
-from glowpy.executable import Port
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.recipe import plan_all
+from glowpy.runtime.executable import Port
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem

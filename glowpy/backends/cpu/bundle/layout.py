@@ -21,8 +21,9 @@ from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.executable import Port, aligned_array
 from glowpy.ir.plan import Area, Slot, aligned
+from glowpy.runtime.executable import Port
+from glowpy.runtime.host_memory import aligned_array
 from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames
 

@@ -27,9 +27,9 @@ from glowpy.backends.cpu.target import CpuTarget
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import address_of
-from glowpy.executable import aligned_array
 from glowpy.llvm.machine import LLVM_VERSION, LoadedCode
 from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cache import Key, read, write
 from glowpy.support.progress import report
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.executable import CompiledFunction
+from glowpy.runtime.compiled import CompiledFunction
 
 __all__ = ["timed_runs"]
 
