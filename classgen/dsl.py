@@ -225,7 +225,7 @@ class Library:
 
     Attributes:
         backend: Whose they are.
-        name: What the symbols begin with.
+        name: The prefix of the symbols.
         folder: Where `src/` and `include/` are, from the root of the repository.
         core: Whether there are kernels of the operators that every backend knows as well.
     """

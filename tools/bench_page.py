@@ -71,9 +71,9 @@ class Others:
     """The tables of the page besides that of all networks on one core.
 
     Attributes:
-        threads: With several threads.
-        processors: What two of those run on, in words.
-        sets: With fewer instructions, by the name of the processor that has those.
+        threads: The figures with several threads.
+        processors: The processors that two of those run on, in words.
+        sets: The figures with fewer instructions, by the name of the processor that has those.
     """
 
     threads: Sequence[ThreadsRow]
@@ -95,9 +95,9 @@ def write_page(
     """Writes the page to `path`, and the picture to a file of the same name that ends in `.svg`.
 
     Args:
-        path: Of the page.
-        about: What the figures depend on besides the networks.
-        rows: What was found out.
+        path: The path of the page.
+        about: The machine and versions that the figures depend on.
+        rows: The figures of the networks.
         against: The other runtimes.
         others: More of some of the networks.
         rounds: How often each of them was timed.

@@ -24,7 +24,7 @@ class Processors:
 
     Attributes:
         first: The number of one.
-        second: That of the other.
+        second: The number of the other.
         own: Bytes a second that a processor reads of a megabyte that it has just written.
         other: The same where the other one has written it.
         shared: The largest cache that they share, as the system says, such as "L3 of 32768K"; empty without any.

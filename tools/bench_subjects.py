@@ -43,10 +43,10 @@ class Subject:
     """A network to time.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         path: Its file, which is there inside the `with`.
-        inputs: What it is fed.
-        expected: What it has to compute.
+        inputs: The inputs it is fed.
+        expected: The outputs it has to compute.
     """
 
     name: str
@@ -109,7 +109,7 @@ def _file(name: str, path: Path) -> Subject:
 
 
 def _export(name: str, path: Path, *, small: bool) -> Subject:
-    """Nothing of it is open in the file, so that no runtime has to be ready for other extents."""
+    """Exports a network with all extents fixed, so that no runtime has to be ready for others."""
     try:  # PyTorch is not always there
         catalogue: Any = importlib.import_module("tools.exports.catalogue")
     except ModuleNotFoundError as error:

@@ -78,7 +78,7 @@ def judged(build: Callable[[], Module], inputs: Arrays) -> Judgement:
 
     Args:
         build: Makes the module anew.
-        inputs: What it is run with, by placeholder.
+        inputs: The inputs it is run with, by placeholder.
     """
     module = build()
     outputs = {port.placeholder: port.name for port in _interpreted(build()).output_ports}

@@ -46,7 +46,7 @@ class Target:
     """Something to fuzz.
 
     Attributes:
-        read: What reads an input.
+        read: The function that reads an input.
         seeds: Inputs to begin with, by name.
         change: Gives a changed input, of at most so many bytes, with a seed for the choice.
     """

@@ -53,7 +53,7 @@ def bundle(
         model: A module, or several by name. Every function of every module gets an entry point: the bundle's name for a
             single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION. Functions of one module share its variables.
         directory: Folder to write to.
-        options: What the bundle is made of.
+        options: The options of the bundle.
         backend: For which machine; this one if absent.
         ctx: Where times go.
         compiling: Which passes and rewrites are left out, if any are; steps are counted over all networks.

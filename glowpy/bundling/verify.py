@@ -47,7 +47,7 @@ class OutputCheck:
         error: The largest difference.
         scale: The largest absolute value expected, which the difference is held against.
         within: Whether they agree.
-        extents: What symbols were in this run.
+        extents: The values of symbols in this run.
     """
 
     build: str
@@ -88,7 +88,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
 
     Args:
         directory: The bundle's folder.
-        seed: Of the random inputs.
+        seed: The seed of the random inputs.
         system: Whether compilers of the system may be taken; zig builds for every target.
 
     Raises AccessError for an access to memory that the sanitizer finds, MissingToolError where the machine cannot

@@ -65,10 +65,10 @@ class Accuracy:
 
     Attributes:
         page: The file for a report; None for none.
-        inputs: What is compared on, as `glowpy profile` takes it; empty for no comparison.
+        inputs: The inputs to compare on, as for `glowpy profile`; empty for no comparison.
         max_drop: How much worse the network may be, in the unit of the metric; None for no limit, and no search.
         metric: `module:function`; empty for none.
-        search_file: What a search measured; empty for a file beside the profile.
+        search_file: The file for the measurements of a search; empty for a file beside the profile.
     """
 
     page: str | None

@@ -33,10 +33,10 @@ def print_conversion(
     """Counts, sizes, and the nodes that stay in what the network computed in `before`.
 
     Args:
-        result: What was done to the network.
+        result: The conversion of the network.
         output: The file it was written to.
         blobs: The file of its constants, if they are in one of their own.
-        what: What the others do, such as `compute in f16`.
+        what: The form of the others, such as `compute in f16`.
         before: The element kind or kinds of the network before, such as `f32`.
     """
     if blobs is not None:

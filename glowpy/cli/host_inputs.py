@@ -43,10 +43,10 @@ def read_host_inputs(
     Args:
         texts: `NAME=FILE`, or the name of a .npz file with arrays named after inputs.
         infos: The model's inputs.
-        shapes: What --shape says of inputs; of lines, too, which are a vector unless the model says otherwise.
-        dims: What it says of symbolic dimensions.
-        seed: Of the random elements.
-        values: What --value says.
+        shapes: The shapes of inputs by --shape; of lines, too, which are a vector unless the model says otherwise.
+        dims: The sizes of symbolic dimensions by --shape.
+        seed: The seed of the random elements.
+        values: The elements by --value.
 
     Raises UserError for an unknown input or dimension, an unreadable file, a value of another type, and what has to be
     given.

@@ -166,8 +166,8 @@ def run(argv: Sequence[str], stdin: TextIO, stdout: TextIO, stderr: TextIO | Non
     """Runs one command in this process on streams of the caller's; the exit code.
 
     Args:
-        argv: What follows `glowpy` on the command line.
-        stdin: What a file named `-` reads.
+        argv: The words after `glowpy` on the command line.
+        stdin: The stream that a file named `-` reads.
         stdout: Takes the results.
         stderr: Takes the diagnostics; `stdout` if absent.
     """

@@ -122,11 +122,11 @@ def load_model(
 
     Args:
         path: The file.
-        shapes: What --shape says, for ONNX.
+        shapes: The texts of --shape, for ONNX.
         constants: A .npz file with the elements that text shows only the digest of.
         backend: Whose own operators text may name, beside those of glowpy's own backends.
-        state: What --state says, for ONNX.
-        values: What --value says, for ONNX.
+        state: The texts of --state, for ONNX.
+        values: The texts of --value, for ONNX.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
@@ -289,15 +289,15 @@ class Source:
 
     Attributes:
         path: The file.
-        shapes: What --shape says, for ONNX.
-        constants: What --constants says, for text.
-        name: What --function says.
+        shapes: The texts of --shape, for ONNX.
+        constants: The file of --constants, for text.
+        name: The function of --function.
         backend: Whose own operators text may name.
-        state: What --state says, for ONNX.
+        state: The texts of --state, for ONNX.
         opened: The model, if it has been read already.
-        inputs: What --input says: arrays whose shapes count where --shape gives none.
-        values: What --value says, for ONNX.
-        samples: What --inputs says of verbs that run many samples: the shapes of the first count alike.
+        inputs: The texts of --input: arrays whose shapes count where --shape gives none.
+        values: The texts of --value, for ONNX.
+        samples: The text of --inputs in verbs that run many samples: the shapes of the first count alike.
     """
 
     path: str
@@ -394,10 +394,10 @@ def read_inputs(
     Args:
         texts: `NAME=FILE` (.npy, .pb), or the name of a .npz file with arrays named after inputs.
         ports: The function's inputs.
-        seed: Of the random elements.
+        seed: The seed of the random elements.
         model: The file of the model, which says which shapes it allows.
         state: The function's variables.
-        values: What --value says.
+        values: The elements by --value.
 
     Raises UserError for an unknown input, an unreadable file, an array of another type or shape, and only some of
     the variables that grow together.

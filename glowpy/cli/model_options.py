@@ -17,10 +17,10 @@ class ModelOptions:
 
     Attributes:
         model: The file.
-        shapes: What --shape says.
-        values: What --value says.
-        constants: What --constants says.
-        name: What --function says.
+        shapes: The texts of --shape.
+        values: The texts of --value.
+        constants: The file of --constants.
+        name: The function of --function.
     """
 
     model: str

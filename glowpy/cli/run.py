@@ -264,7 +264,7 @@ def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Ru
 
 
 def _checked(report: RunReport, options: RunOptions) -> RunReport:
-    """The report with how far outputs are from those of what the model is checked with."""
+    """Adds the differences from the outputs of --check-with to the report."""
     checker = options.check_with or ""
     run = report.run
     with progress(f"running {checker}"):

@@ -17,8 +17,8 @@ class RunPlan:
 
     Attributes:
         seed: For inputs without a file, which are random.
-        backend: What it is compiled for.
-        observers: What watches the instructions.
+        backend: The backend it is compiled for.
+        observers: The observers of instructions.
         options: How it is compiled.
         repeat: How often it runs.
     """

@@ -38,9 +38,9 @@ class Run:
     Attributes:
         feeds: The inputs.
         outputs: Arrays, or what a session gives besides: lists, dicts and None.
-        types: Those of the outputs, as text.
+        types: The types of the outputs, as text.
         compile_seconds: How long it took to have something that runs.
-        seconds: Of every run.
+        seconds: The time of every run.
         compared: The outputs, and those that were kept for the next run.
         interpret: Runs the same on our interpreter.
         kinds: The kinds of halves it computes in, and None if it computes on integers.
@@ -69,12 +69,12 @@ class RunReport:
     Attributes:
         model: The file.
         backend: The name of the backend.
-        run: What came out.
-        files: What outputs were written to.
-        checked_with: What outputs were compared with; empty for nothing.
+        run: The outputs and times.
+        files: The files that outputs were written to.
+        checked_with: The reference that outputs were compared with; empty for nothing.
         differences: How far they are from that.
         inexact: Whether what was compared computes on integers or halves.
-        tuned: What is known of products; None unless --tune asked for it.
+        tuned: The tuned products; None unless --tune asked for it.
     """
 
     model: str

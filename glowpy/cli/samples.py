@@ -45,7 +45,7 @@ def read_samples(text: str, ports: Sequence[Port], advice: str = "") -> Samples:
             after the other; or `module:name` of an iterable of dicts, of a data reader, or of a function that
             returns one.
         ports: The model's inputs.
-        advice: What to do about files with other shapes than the first, which has said what dimensions are.
+        advice: The remedy for files with other shapes than the first, which has said what dimensions are.
 
     Raises LoadError and UserError.
     """
@@ -69,7 +69,7 @@ def sample_shapes(
     """The shapes in the first sample of a folder or archive, and the inputs of several rows that are a sample each.
 
     Args:
-        text: What --inputs says; readers say nothing before they run.
+        text: The text of --inputs; readers say nothing before they run.
         shapes: The inputs as the model declares them: sizes, and anything else for a dimension that is open.
     """
     path = Path(text)

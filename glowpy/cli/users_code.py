@@ -27,7 +27,7 @@ def users_object(text: str, option: str) -> object:
 
     Args:
         text: Where it is.
-        option: That of the command line which says so, for errors.
+        option: The option of the command line which says so, for errors.
 
     Raises UserError for a text of another form, for what is not there, and for what importing it raises.
     """

@@ -58,7 +58,7 @@ class ModelCompiler:
         external_initializers_file_path: Where initializers are written that take as many bytes as the threshold; in the
             model if None.
         external_initializers_size_threshold: Bytes.
-        flags: What is an error.
+        flags: The conditions that are errors.
         graph_optimization_level: Whether the model is optimized. All levels but the lowest are one.
         get_initializer_location_func: Says where the elements of each initializer are; None for in the model.
 

@@ -65,7 +65,7 @@ class InferenceSession(ProcessBound):
     Args:
         path_or_bytes: A path, or the bytes of a file.
         sess_options: How; docs/onnxruntime.md lists what has an effect.
-        providers: What to run on. A warning names what there is not, and the session runs on the CPU.
+        providers: The providers to run on. A warning names what there is not, and the session runs on the CPU.
         provider_options: Options for each provider; none has an effect.
         kwargs: `enable_fallback=0` makes an unknown provider an error; others have no effect.
 

@@ -143,7 +143,7 @@ class OrtValue:
             device_type: `cpu`. Raises RuntimeError for another.
             device_id: Not used.
             vendor_id: Not used.
-            memory_info: Of a registered allocator, of which there is none.
+            memory_info: The memory of a registered allocator, of which there is none.
         """
         del device_id, vendor_id
         if memory_info is not None:

@@ -23,7 +23,7 @@ class BlockForm:
     """How weights are stored.
 
     Attributes:
-        bits: Of an integer: 4 or 8.
+        bits: The bits of an integer: 4 or 8.
         block: How many neighbours have a scale in common.
         symmetric: Whether zero is stored as 0; else each block has a zero of its own.
     """

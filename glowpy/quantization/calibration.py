@@ -131,9 +131,9 @@ class _Bins:
     """The bins between the outermost that are not empty, zero between them.
 
     Attributes:
-        counts: Of the elements in each, f64.
+        counts: The number of elements in each, f64.
         below: How many bins are below zero.
-        width: Of each.
+        width: The width of each.
         low: The smallest element, or zero.
         high: The largest one, or zero.
     """

@@ -23,7 +23,7 @@ class Outcome:
         kind: Its mnemonic.
         origin: Where it is from in the user's model; empty if that is not known.
         reason: Why it stays in floats; empty if it became integer.
-        function: That it is in, if others call it; empty for the network itself.
+        function: The function that it is in, if others call it; empty for the network itself.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Conversion:
     Attributes:
         module: The network: optimized, with nodes on integers.
         nodes: The nodes that computed with floats; not those that only move them.
-        bytes_before: Of all constants of the optimized network in floats.
-        bytes_after: Of those of the quantized one; two weights of 4 bits are one.
-        types: Of the values that are stored integers, by the names that the profile has.
+        bytes_before: The bytes of all constants of the optimized network in floats.
+        bytes_after: The bytes of those of the quantized one; two weights of 4 bits are one.
+        types: The types of the values that are stored integers, by the names that the profile has.
         weights_only: Whether it computes in floats, and `nodes` are those that read weights: became integer means that
             these are stored so.
     """

@@ -63,8 +63,8 @@ def quantize(model: Module | Function, profile: Profile, options: Options | None
 
     Args:
         model: The function, or a module with one; not changed.
-        profile: What its values are like.
-        options: What is quantized, and how.
+        profile: The profile of its values.
+        options: The options: what is quantized, and how.
 
     Raises as `convert` does, which also says what became of each node.
     """

@@ -74,9 +74,9 @@ class Estimate:
     Attributes:
         layers: The matrix products and convolutions, in the order in which they are computed.
         floats: The seconds of the network in floats.
-        integers: Those of the quantized one.
-        bytes_before: Of all constants in floats.
-        bytes_after: Of those of the quantized network.
+        integers: The seconds of the quantized one.
+        bytes_before: The bytes of all constants in floats.
+        bytes_after: The bytes of those of the quantized network.
     """
 
     layers: tuple[LayerEstimate, ...]

@@ -113,7 +113,7 @@ def fidelities(
     Args:
         model: The network in floats.
         method: How it is quantized.
-        samples: What both are run with.
+        samples: The inputs that both are run with.
 
     Raises as `Method.convert` does, and UserError for samples that do not fit.
     """
@@ -162,8 +162,8 @@ def sensitivity(
     Args:
         model: The network in floats.
         method: How it is quantized.
-        samples: What it is run with.
-        known: What was found out before.
+        samples: The inputs that it is run with.
+        known: The results of earlier calls.
         note: Is told of each layer that was not known.
 
     Raises as `fidelities` does.

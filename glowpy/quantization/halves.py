@@ -59,8 +59,8 @@ def halve(
         kind: f16 or bf16.
         keep: Nodes that stay in f32: their names in the optimized graph or in the user's model, or their kinds.
         ports: Whether inputs, outputs and variables in f32 become halves, too.
-        backend: What is to run the network; what it cannot run in halves stays in f32.
-        samples: What the network is run with to see which values leave the range of halves: those stay in f32.
+        backend: The backend that is to run the network; what it cannot run in halves stays in f32.
+        samples: Inputs for a run that finds the values outside the range of halves: those stay in f32.
 
     Raises UserError for other kinds, for names in `keep` that no node has, and for samples that do not fit.
     """
@@ -105,8 +105,8 @@ def output_fidelities(
     Args:
         model: The network in f32.
         halved: The same in halves.
-        samples: What both are run with: arrays for the inputs of the one in f32.
-        backend: What runs them.
+        samples: The inputs that both are run with: arrays for the inputs of the one in f32.
+        backend: The backend that runs them.
 
     Raises UserError for samples that do not fit, and for none.
     """

@@ -27,7 +27,7 @@ class Watched:
 
     Attributes:
         name: As dumps show it.
-        type: Of the value.
+        type: The type of the value.
         origin: Where it comes from in the user's model.
         part_of: The value that it is a step on the way to, of a node that was lowered; empty for a value of the graph
             that is quantized.

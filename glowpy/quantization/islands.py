@@ -70,7 +70,7 @@ class Islands:
     Attributes:
         reasons: Why each stays in floats; empty for one that becomes integer.
         joined: The nodes that become one with others, a table or a layer norm, and which of these gives the result.
-        gathers: Those of rows of known tables, which become integers; what is gathered does not.
+        gathers: The gathers of rows of known tables, which become integers; what is gathered does not.
     """
 
     reasons: dict[Node, str]
@@ -83,8 +83,8 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
 
     Args:
         f: The function.
-        profile: Of it.
-        options: What is to stay in floats.
+        profile: The profile of its values.
+        options: The options: what is to stay in floats.
         refused: Places in the user's model whose integers a backend cannot run, and why.
 
     Raises UserError for a node to keep that is not there.

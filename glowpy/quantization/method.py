@@ -42,7 +42,7 @@ class Shown:
     Attributes:
         floats: The network in floats.
         quantized: The other.
-        types: Of the values that are stored integers, by the names of their outputs.
+        types: The types of the values that are stored integers, by the names of their outputs.
     """
 
     floats: Function
@@ -89,8 +89,8 @@ class ByProfile(Method):
     """Integers everywhere, with the ranges of a profile.
 
     Attributes:
-        profile: Of the network.
-        options: What is quantized, and how.
+        profile: The profile of the network.
+        options: The options: what is quantized, and how.
     """
 
     profile: Profile
@@ -128,7 +128,7 @@ class WithoutProfile(Method):
 
     Attributes:
         keep: Nodes that stay in floats: their names in the optimized graph or in the user's model, or their kinds.
-        backend: What is to run the network.
+        backend: The backend that is to run the network.
     """
 
     keep: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class WeightsOnly(WithoutProfile):
     """Weights of few bits, and computation in floats.
 
     Attributes:
-        bits: Of a weight: 4 or 8.
+        bits: The bits of a weight: 4 or 8.
         block: How many neighbours have a scale in common.
         symmetric: Whether zero is stored as 0.
     """

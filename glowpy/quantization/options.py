@@ -29,7 +29,7 @@ class Options:
         per_channel: Whether each output channel of the weights has a scale of its own; else a tensor has one.
         bias: i32: in steps of the sums that it is added to. i8, i16: rounded to a scale of its own before that. f32: it
             is added in floats.
-        tables: Of how many bits the tables are that rows are gathered from: 8, with a scale for each row; 4, with
+        tables: The bits of the tables that rows are gathered from: 8, with a scale for each row; 4, with
             one for each 32 neighbours; None for floats. What is gathered is computed with as any other value.
         calibration: How the range of an activation follows from its profile.
         calibrations: Other ways for some values, by their names in the profile.
@@ -40,7 +40,8 @@ class Options:
         skip_first: Whether the first layer stays in floats: the first matrix product or convolution.
         skip_last: Whether the last one does.
         assert_all: Whether a node that stays in floats is an error.
-        backend: What is to run the network: a name, or a backend with options. What it cannot run stays in floats.
+        backend: The backend that is to run the network: a name, or a backend with options. Nodes that it
+            cannot run stay in floats.
 
     Raises UserError for what is of another type, and for kinds other than these.
     """

@@ -68,8 +68,8 @@ class ProfiledValue:
         name: As the optimized graph, or what it is lowered to, has it.
         type: Its type, as text; empty for a value that was not profiled, as only other extents have it.
         origin: Where it comes from in the user's model.
-        part_of: Of what is only there in the lowered graph: the node of the optimized graph that it is a step of.
-        statistics: Of its elements.
+        part_of: The node of the optimized graph that it is a step of, if it is only there in the lowered graph.
+        statistics: The statistics of its elements.
     """
 
     name: str

@@ -100,8 +100,8 @@ class Profiler:
 
     Args:
         model: The function, or a module with one; not changed.
-        start: What was found out about other samples.
-        backend: What runs it: a name, or a backend with options.
+        start: The profile of other samples.
+        backend: The backend that runs it: a name, or a backend with options.
 
     Attributes:
         unprofiled: The nodes on floats in functions that are called, of whose values nothing is kept.
@@ -198,7 +198,7 @@ def profile(
         model: The function, or a module with one; not changed.
         inputs: Dicts with an array for each input, or an object with onnxruntime's `get_next`. Equal ones count once.
         start: A profile of other inputs of this model, to which these are added.
-        backend: What runs the network. The profile serves any other as well.
+        backend: The backend that runs the network. The profile serves any other as well.
 
     Raises UserError if there are no inputs, for inputs that do not fit, and for a `start` of another model.
     """

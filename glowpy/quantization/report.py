@@ -30,7 +30,7 @@ class Row:
         kind: The mnemonic of its node, or `input`.
         origin: Where it is from in the user's model; empty if that is not known.
         reason: Why its node stays in floats; empty if that became integer.
-        type: Of its integers; None if it is not rounded to any.
+        type: The type of its integers; None if it is not rounded to any.
         fidelity: How near it is to what it is in floats; None for what flows into the next node as it is.
         sensitivity: The decibels of the network's outputs if its node is the only layer on integers; None for what is
             no layer.
@@ -113,7 +113,7 @@ def report(
     Args:
         model: The network in floats.
         method: How it is quantized.
-        samples: What both are run with.
+        samples: The inputs that both are run with.
         searched: How a search with this method went, whose result is reported on.
 
     Raises as `fidelities` and `sensitivity` do.

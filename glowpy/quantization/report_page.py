@@ -29,7 +29,7 @@ def report_page(title: str, report: Report) -> str:
     """The page.
 
     Args:
-        title: What the network is called.
+        title: The name of the network.
         report: On it.
     """
     body = [

@@ -98,7 +98,7 @@ def quant_of_weights(
     """The parameters with which integers cover weights from the smallest to the largest.
 
     Args:
-        weights: Of any kind of float.
+        weights: The weights, of any kind of float.
         kind: i8, u8, i16 or i32.
         schema: Which integers stand for what.
         axis: The dimension of channels, each of which gets a scale and an offset of its own; None for one of all.
@@ -133,8 +133,8 @@ def quant_of_bias(
 
     Args:
         bias: One number for each channel, of any kind of float.
-        input: Of the layer's input, quantized as a whole.
-        weights: Of its weights, as a whole or for each channel.
+        input: The quantization of the layer's input, as a whole.
+        weights: The quantization of its weights, as a whole or for each channel.
         kind: i8, i16 or i32.
 
     Raises UserError for a bias that is not finite, of another kind, or not one number for each channel, and for an

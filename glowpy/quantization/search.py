@@ -47,7 +47,7 @@ class Decision:
     Attributes:
         layer: The layer that it is about; empty for the whole network.
         keeps: Whether the layer stays in floats.
-        score: What the metric says after the step.
+        score: The metric's score after the step.
         reason: Why.
     """
 
@@ -64,12 +64,12 @@ class Searched:
     Attributes:
         conversion: The quantized network.
         method: How it was quantized: with `layers` in floats.
-        layers: What the search keeps in floats, the most sensitive first.
-        in_floats: What the metric says of the network in floats.
-        score: What it says of the quantized one.
+        layers: The layers that the search keeps in floats, the most sensitive first.
+        in_floats: The score of the network in floats.
+        score: The score of the quantized one.
         sensitivity: The decibels of the outputs if a layer alone is on integers; the most sensitive first. Empty if no
             layer had to go back.
-        decisions: What was tried, in order.
+        decisions: The steps that were tried, in order.
     """
 
     conversion: Conversion
@@ -88,8 +88,8 @@ class SearchState:
     Attributes:
         path: The file; None for none.
         search: Names everything the figures depend on.
-        others: What the file has of other searches, by their names.
-        scores: What the metric says, by the layers in floats, joined by spaces; `floats` for all of the network.
+        others: The state of other searches in the file, by their names.
+        scores: The scores by the layers in floats, joined by spaces; `floats` for all of the network.
         sensitivity: By layer.
     """
 
@@ -158,8 +158,8 @@ def search(
         metric: How good a network is; higher is better.
         max_drop: How much worse than in floats the quantized network may be, in the unit of the metric; infinity to
             have it measured, and nothing searched.
-        inputs: What layers are compared on, to rank them; the first SAMPLES that the metric runs if there are none.
-        state: What was measured before, and where to remember what is measured.
+        inputs: Inputs to compare layers on, to rank them; the first SAMPLES that the metric runs if there are none.
+        state: The measurements so far, to which new ones are added.
 
     Raises as `Method.convert` does, and UserError for a negative budget and for a metric that is no number.
     """

@@ -48,7 +48,7 @@ class Signature:
         outputs: The types of the outputs.
         operators: How many nodes there are of each mnemonic.
         weights: The first digits of the digests of constants that are weights, by name and type.
-        nodes: What each node is, whatever the extents; empty in files of earlier versions, which do not say it.
+        nodes: A description of each node, whatever the extents; empty in files of earlier versions.
         symbols: The symbols of the inputs, with their bounds.
     """
 

@@ -29,8 +29,8 @@ class Statistics:
         nans: How many elements were no number.
         infinities: How many elements were infinite.
         runs: In how many runs there were finite elements.
-        sum_of_lows: Of the smallest elements of these runs.
-        sum_of_highs: Of their largest elements.
+        sum_of_lows: The sum of the smallest elements of these runs.
+        sum_of_highs: The sum of their largest elements.
     """
 
     low: float

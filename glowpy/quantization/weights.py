@@ -43,7 +43,7 @@ def quantize_weights(
 
     Args:
         model: The function, or a module with one; not changed.
-        bits: Of an integer: 4 or 8.
+        bits: The bits of an integer: 4 or 8.
         block: How many neighbours have a scale in common: 32, 64 or 128.
         symmetric: Whether zero is stored as 0; else each block has a zero of its own, too.
         keep: Nodes that stay as they are: their names in the optimized graph or in the user's model, or their kinds.

@@ -55,7 +55,7 @@ class Assumptions:
     `fixed` says that nothing is left open: there is code for one extent of each dimension only.
 
     Attributes:
-        found: What is supposed of extents that elements decide.
+        found: The supposed extents that elements decide.
     """
 
     def __init__(self, inputs: Sequence[ValueInfo], *, fixed: bool = False) -> None:

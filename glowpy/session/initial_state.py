@@ -45,7 +45,7 @@ def fresh_shapes(
     """The shapes of the variables that hold nothing yet, and whether elements of inputs decide them.
 
     Args:
-        model: What is run.
+        model: The model that is run.
         pairs: The inputs that are variables, and the outputs that they are in the next run.
         given: The shapes of inputs, and of variables that hold something.
         feeds: The elements of inputs, if they have to be known.

@@ -70,8 +70,8 @@ class CompileEvent:
 
     Attributes:
         model: How messages call the model.
-        dims: What the code takes open dimensions to be: `{"batch": "1..32"}`.
-        why: What made it necessary.
+        dims: The sizes that the code assumes for open dimensions: `{"batch": "1..32"}`.
+        why: The reason for it.
         seconds: How long it took.
         recalled: Whether it was in the cache as a whole.
     """
@@ -210,7 +210,7 @@ def prepared(
 
     Args:
         ranges: The ranges.
-        assumed: What is assumed before.
+        assumed: The assumptions before.
         fits: Whether there is code for inputs of these shapes.
         compile: Compiles for a plan, and for inputs of these shapes; raises what compiling raises.
 

@@ -92,7 +92,7 @@ class Programs:
     """The compiled functions of a model for a backend. Safe from several threads.
 
     Attributes:
-        specialisations: What there is.
+        specialisations: The compiled functions.
         values: The inputs whose elements have to be known while compiling.
     """
 

@@ -19,10 +19,10 @@ class Plan:
     """Shapes of the inputs that one compilation is for.
 
     Attributes:
-        shapes: Of every input.
-        supposed: What extents are taken to be that elements decide, by name.
+        shapes: The shape of every input.
+        supposed: The supposed extents that elements decide, by name.
         form: Equal for plans that differ in bounds only.
-        bounds: Those of symbols, as texts.
+        bounds: The bounds of symbols, as texts.
     """
 
     shapes: Mapping[str, Shape] = field(compare=False)

@@ -89,7 +89,7 @@ class SessionState:
             names: Outputs of the model.
             feeds: All inputs but the variables.
             out: As of `CompiledFunction`; also for what the run leaves in variables.
-            ways: What there is to compute them.
+            ways: The ways to compute them.
         """
         with self._turn:
             self._check_whole()

@@ -82,8 +82,8 @@ class Ways(NamedTuple):
     """How a session comes to what computes a call.
 
     Attributes:
-        function_for: What is compiled for inputs, and what is kept, of these shapes.
-        for_elements: What is compiled for the elements of this call that decide some extents; raises the error if
+        function_for: Returns the function for inputs and state of these shapes.
+        for_elements: Returns the function for the elements of this call that decide some extents; raises the error if
             nothing can be.
         exceeded: Whether what a run has found is beyond limits, which are higher from then on.
     """
@@ -108,11 +108,11 @@ def supposed_outputs(
     """Outputs of what is compiled for suppositions, and again where it finds something else; and what computed them.
 
     Args:
-        function: What is compiled for inputs, and what is kept, of these shapes.
+        function: The function for inputs and state of these shapes.
         shapes: Those.
         out: As of `Executable`.
         compute: The outputs that something compiled has for the call, each time as if for the first time.
-        ways: What there is to compute them.
+        ways: The ways to compute them.
     """
     while supposed := function.supposed:
         try:
@@ -165,7 +165,7 @@ class Suppositions:
     """Suppositions about extents that elements decide, by name. Not safe for use by several threads at once.
 
     Attributes:
-        inputs: Those whose elements decide them, by name.
+        inputs: The inputs whose elements decide them, by name.
     """
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ class Export:
 
     Attributes:
         network: Its class.
-        shapes: Of its inputs, with names of extents.
+        shapes: The shapes of its inputs, with names of extents.
         outputs: Their names.
         small: The defaults of its parameters are small, too.
         large: As people use it.

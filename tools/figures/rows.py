@@ -23,10 +23,10 @@ class Row:
     """One network and one machine.
 
     Attributes:
-        name: What the table calls it.
+        name: Its name in the table.
         model: Reads the file, with random weights.
-        options: What it is compiled for.
-        dims: What the dimensions are that the file leaves open: a number, or a symbol that stays open.
+        options: The options it is compiled with.
+        dims: The sizes of dimensions that the file leaves open: a number, or a symbol that stays open.
         bundled: Whether it is made a bundle, whose sizes are figures, too.
         emulated: Whether the instructions that a run of the bundle takes are counted.
     """

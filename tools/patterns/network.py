@@ -33,10 +33,10 @@ class Network:
     """Nodes in order, their inputs and weights; now and then something is done to a value that no pattern expects.
 
     Attributes:
-        rng: What decides about the graph.
-        dtype: Of floats.
-        opset: Of the model.
-        inputs: What the model is run with.
+        rng: The random numbers that decide about the graph.
+        dtype: The type of floats.
+        opset: The opset of the model.
+        inputs: The inputs that the model is run with.
         is_open: Whether the model may leave extents open.
         extents: The extents that it leaves open, by name, and two numbers for each.
         blurs: Whether an infinite number may make NaN of its neighbours, as with algorithms that add up patches.

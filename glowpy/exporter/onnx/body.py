@@ -29,7 +29,7 @@ class Bodies:
     """The functions for nodes, also of functions that are called; nodes that differ in nothing but names share one.
 
     Attributes:
-        protos: Those that were needed so far, each after those that it calls itself.
+        protos: The functions that were needed so far, each after those that it calls itself.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class ExtentVectors:
     """Writes operators for dimensions; equal expressions are computed once.
 
     Attributes:
-        defined: What symbols are that the network finds, by name.
+        defined: The values of symbols that the network finds, by name.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class OnnxGraph:
         nodes: The operators.
         origins: For each operator, the node it was written for.
         tensors: The constants, by name.
-        refusals: What ONNX cannot say.
+        refusals: The reasons why ONNX cannot express the graph.
     """
 
     def __init__(self, f: Function) -> None:

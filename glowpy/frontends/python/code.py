@@ -95,7 +95,7 @@ class Operation:
     Attributes:
         target: The slot that it stores.
         operator: Its name, as in `operators`.
-        operands: What it reads.
+        operands: The operands it reads.
         options: Arguments that shape what is compiled, such as an axis: what they are is known before.
         loc: The line of the source.
     """
@@ -130,10 +130,10 @@ class Portion:
     """Runs operators, which a backend compiles as one graph.
 
     Attributes:
-        name: Of the graph.
+        name: The name of the graph.
         operations: In order.
         inputs: The slots it reads.
-        outputs: Those of the slots it stores that something reads afterwards.
+        outputs: The slots it stores that something reads afterwards.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Push:
     """Pushes what a slot holds, or a literal.
 
     Attributes:
-        operand: What to push.
+        operand: The operand to push.
         loc: The line that reads it; unknown for variables that live on in the next block, which need not have a value.
     """
 
@@ -303,7 +303,7 @@ class Block:
         name: The function's, with the line and the part of the statement it is.
         parameters: The slots that arguments are stored in.
         instructions: In order.
-        defaults: What the last parameters are where no argument is given.
+        defaults: The values of the last parameters if no argument is given.
     """
 
     name: str

@@ -85,7 +85,7 @@ def run(
     Args:
         block: The one it begins with.
         arguments: One for each parameter: arrays, numbers, functions, tuples of such.
-        runner: What runs a portion.
+        runner: The runner of portions.
         tape: Portions are noted in it as they run.
 
     Raises UserError where a value is not what an instruction expects, with the line of the source.

@@ -50,8 +50,8 @@ class Trace:
     """A portion that ran: what it read and gave, as arrays and numbers.
 
     Attributes:
-        runner: That of the portion.
-        variant: What it was compiled for.
+        runner: The runner of the portion.
+        variant: The signature and numbers that it was compiled for.
         inputs: In order.
         outputs: In order; those that are no arrays, or were read, are None.
     """
@@ -67,10 +67,10 @@ class _Graph:
     """A portion as a graph.
 
     Attributes:
-        function: With a placeholder for each input.
+        function: A function with a placeholder for each input.
         inputs: The placeholders' values; None for what is not computed with.
-        results: What each output slot holds, by name.
-        checks: Of places that are computed.
+        results: The content of each output slot, by name.
+        checks: The checks of computed places.
     """
 
     function: Function

@@ -169,7 +169,7 @@ class _Network:
 
     Attributes:
         session: Runs it.
-        results: What `_exportable` says of the graph's results.
+        results: The answer of `_exportable` of the graph's results.
     """
 
     session: InferenceSession

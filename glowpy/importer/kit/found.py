@@ -30,8 +30,8 @@ class Found:
     has to look at the counts after a run.
 
     Attributes:
-        counts: What each symbol is, by name.
-        supposed: What symbols are taken to be, by name: themselves between bounds, or other dimensions.
+        counts: The value of each symbol, by name.
+        supposed: The meaning supposed for symbols, by name: themselves between bounds, or other dimensions.
         to_check: The counts of those.
     """
 

@@ -20,7 +20,7 @@ class ValueNeededError(UserError):
     Attributes:
         inputs: The names of those inputs. Importing with their `values` gets further.
         counts: The names of extents that have no bound. Importing with something `supposed` of them gets further, too.
-        asked: What has to be known of extents that the network finds. The same holds for these.
+        asked: The facts that have to be known of extents that the network finds. The same holds for these.
     """
 
     def __init__(

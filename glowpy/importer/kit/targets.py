@@ -49,7 +49,7 @@ Merged = dict[tuple[int, Dim], list[Factor] | None]
 
 @dataclass
 class Targets:
-    """What reshapes do for the sizes that a model was written for, by a name of each, and then for others.
+    """Targets of reshapes: noted for the sizes that a model was written for, by name, and adapted to others.
 
     Attributes:
         fixed: The names of the targets that depend on constants alone, for who asks.
@@ -77,13 +77,13 @@ class Targets:
         *,
         is_fixed: bool,
     ) -> Sequence[Dim]:
-        """What a reshape makes of a shape.
+        """Computes the target of a reshape.
 
         Args:
             name: Names the reshape; one in a body that is imported again has the same.
-            shape: What is reshaped.
+            shape: The shape of the input.
             written: The target as it is written, with -1 and 0.
-            resolved: What that says. Raises UserError if it does not fit the shape.
+            resolved: Computes the shape for that target. Raises UserError if it does not fit the shape.
             is_fixed: Whether the target depends on constants alone.
 
         Raises UserError where nothing says which of the numbers follow a size that has changed.
@@ -173,7 +173,7 @@ def _places(before: Shape, shape: Shape, merged: Merged) -> Iterator[_Place]:
 
 @dataclass
 class _Layout:
-    """What a reshape makes of sizes, and where -1 is written."""
+    """The sizes before and after a reshape, and the place of -1."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -259,7 +259,7 @@ def _round(body: Subgraph, most: Dim | None) -> Placeholder:
 def _given(
     body: Subgraph, carried: Sequence[Variable], results: Sequence[Item], names: Sequence[str]
 ) -> list[Storage]:
-    """Has a body save what it carries, and what is stacked."""
+    """Adds outputs to a body for the values it carries and those to stack; returns their storage."""
     for variable, item, name in zip(carried, results, names, strict=False):
         _check_carried(variable.type, item, name)
         body.give(item, name, variable)

@@ -72,7 +72,7 @@ def node_problems(
     Args:
         node: The node.
         loc: Where it is.
-        opsets: Those of the model, by domain.
+        opsets: The opsets of the model, by domain.
         deferred: Takes, where it is given, what is wrong with one branch of an If whose other branch can be taken.
     """
     if is_idle(node):

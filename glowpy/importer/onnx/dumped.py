@@ -83,7 +83,7 @@ class _Reader:
     """Reads storage and functions.
 
     Attributes:
-        module: What was read so far.
+        module: The module as read so far.
         called: The functions that nodes call, each after those that it calls itself.
     """
 

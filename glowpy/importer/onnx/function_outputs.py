@@ -14,7 +14,7 @@ def name_outputs(function: onnx.FunctionProto, opset: int) -> None:
 
     Args:
         function: The function.
-        opset: That of ONNX's own operators, where the function imports none of them.
+        opset: The opset of ONNX's own operators, where the function imports none of them.
     """
     taken = {*function.input, *function.output}
     work = list(function.node)

@@ -100,7 +100,7 @@ class OnnxModel:
         checked: Whether networks check indices as they run, and give what `indices.raise_wrong` reads.
         shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
-        deferred: What is wrong with nodes of a branch, whatever the shapes are, where the other branch can be taken.
+        deferred: The errors of nodes of a branch, whatever the shapes are, where the other branch can be taken.
         written: The shapes that inputs are declared with which are given others, by name: see `resized`.
     """
 
@@ -282,7 +282,7 @@ class OnnxModel:
         values: Mapping[str, Array],
         supposed: Mapping[str, Dim] | None = None,
     ) -> Targets:
-        """What reshapes do for the sizes that the model was written for."""
+        """Notes the targets of reshapes for the sizes that the model was written for."""
         targets = Targets(fixed=fixed_names(self.source.proto.graph))
         known = {name: array for name, array in values.items() if name not in self.written}
         written: list[Type] = []

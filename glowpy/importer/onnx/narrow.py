@@ -28,7 +28,7 @@ class Narrow:
         name: How ONNX spells it.
         bits: How many an element has.
         kind: The kind of 8 bits that holds it.
-        dtype: What numpy calls it, thanks to ml_dtypes, with an element in each byte.
+        dtype: The type in numpy, thanks to ml_dtypes, with an element in each byte.
     """
 
     name: str

@@ -79,7 +79,7 @@ class SubgraphError(UserError):
     """A graph of a node cannot be imported: whoever has the node notes the errors, or does without the graph.
 
     Attributes:
-        errors: What is wrong with its nodes; none if these depend on what is reported already.
+        errors: The errors of its nodes; none if these depend on what is reported already.
     """
 
     def __init__(self, errors: Sequence[UserError]) -> None:
@@ -152,7 +152,7 @@ class OnnxScope(Scope):
     shares_caches: bool = False
     """Whether what an attention keeps is in the memory of what it kept before, so that the rest stays as it is."""
     targets: Targets | None = None
-    """What reshapes do for the sizes that the model was written for, where inputs have others."""
+    """Targets of reshapes for the sizes that the model was written for, where inputs have others."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
     import_graph: Callable[[onnx.GraphProto, OnnxScope, Loc], list[Item]] | None = None

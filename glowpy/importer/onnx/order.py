@@ -134,7 +134,7 @@ def place_of(node: onnx.NodeProto, index: int, file: str, within: str = "") -> L
 
 
 def fixed_names(graph: onnx.GraphProto) -> frozenset[str]:
-    """What depends on nothing but constants, in the graph and in those of its nodes."""
+    """Collects the values that depend on constants alone, in the graph and in those of its nodes."""
     fixed: set[str] = set()
     work = [graph]
     while work:

@@ -41,7 +41,7 @@ class Direction:
         gates: The sums of the input's products and of biases, for all steps.
         biases: The bias of each gate beside them, a vector of all of them; None where there is none.
         activations: Its functions and their coefficients.
-        layer: What both directions have.
+        layer: The layer, with all that its directions share.
     """
 
     index: int

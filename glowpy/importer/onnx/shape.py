@@ -123,7 +123,7 @@ def _reshape_5(n: OnnxNode) -> Value:
 
 
 def _target(n: OnnxNode, sizes: Sequence[Dim], allowzero: bool, *, is_fixed: bool) -> Sequence[Dim]:
-    """What the input becomes. Sizes that are fixed follow those of the model's inputs that are other than declared."""
+    """Computes the shape. Sizes that are fixed follow those of the model's inputs that are other than declared."""
     type, targets = n.type(0), n.scope.targets
     if targets is None:
         return _reshaped(type, sizes, allowzero)

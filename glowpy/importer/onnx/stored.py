@@ -175,7 +175,7 @@ class Stores:
 
     Attributes:
         own: The model's file.
-        extracted: What the parsed model has tickets for, and `own` holds.
+        extracted: The parts that the parsed model has tickets for, and `own` holds.
         folder: Where the files of external data are; None for a model that was not read from a file.
         model: The path of that file, which may be a link.
     """

@@ -56,7 +56,7 @@ class Subgraph:
     Attributes:
         f: The function.
         node: The node as the function sees it: what is created by it is created there.
-        captured: What it reads of what is around it, and the placeholders that stand for that.
+        captured: The values around it that it reads, and the placeholders that stand for that.
     """
 
     def __init__(self, n: OnnxNode, name: str) -> None:

@@ -40,8 +40,8 @@ class SurveyedModel:
     """A model that may be wrong, and what is wrong with it whatever the shapes are.
 
     Attributes:
-        model: What could be read.
-        noted: What could not, and why.
+        model: The model, as far as it could be read.
+        noted: The errors of parts that could not be read.
     """
 
     model: OnnxModel

@@ -1,10 +1,10 @@
-"""Splits a graph into what machine code computes and what a session computes itself.
+"""Splits a graph into segments for machine code and steps that a session computes itself.
 
 - A node is the session's if it has a value that is no tensor of numbers. There are two exceptions: operators that only
   move or compare elements take strings in machine code, as numbers in their order (`_moves`), and sequences that the
   importer resolves do not exist when the model runs (`_is_resolved`).
-- Nodes between are collected into as few segments as possible: a segment ends where something needs a value of the
-  session's that needs a value of the segment's. What depends on constants alone is repeated where it is needed.
+- The other nodes form as few segments as possible. A segment ends before a node that reads a value of a step of the
+  session's which itself depends on the segment. Nodes that depend on constants alone are repeated where needed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Segment:
         source: The model.
         inputs: Which values it reads.
         outputs: Which it computes.
-        strings: Those of both that are strings, and numbers in the model.
+        strings: The inputs and outputs that are strings, and numbers in the model.
     """
 
     source: Source
@@ -95,10 +95,10 @@ class HostPlan:
     Attributes:
         inputs: The inputs of the graph.
         outputs: The outputs of the graph.
-        outer: What it reads of the graph around it.
-        constants: What steps and outputs read of the constants.
-        steps: What is computed.
-        types: What is known of the types of all values.
+        outer: The values that it reads of the graph around it.
+        constants: The constants that steps and outputs read.
+        steps: The steps, in order.
+        types: The types of all values, as far as they are known.
     """
 
     inputs: tuple[str, ...]
@@ -133,7 +133,7 @@ def split(
     Args:
         source: The model it is in.
         graph: The graph of the model, or of a node.
-        types: Of the inputs, and of values around the graph.
+        types: The types of the inputs, and of values around the graph.
         outer: Constants around the graph.
         around: All that the graph reads of those around it.
         forced: Positions of nodes with graphs that are the session's whatever they have.

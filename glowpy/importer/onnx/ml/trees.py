@@ -334,7 +334,7 @@ def _tables(
     """Branches in an order, as many rows for each as it takes, and the roots.
 
     Args:
-        branches: Those of the file.
+        branches: The branches in the file.
         roots: The root of each tree, the row of a branch or ~leaf.
         order: The rows of those that are reached.
         missing: Whether features may be NaN.
@@ -388,12 +388,12 @@ def _weights(
     """A row of weights for each leaf, and the first target of each tree: rows are as long as the widest tree needs.
 
     Args:
-        leaves: What the file says of leaves.
+        leaves: The leaves in the file.
         trees: The tree of each way to a leaf.
         reached: The leaf of each of these ways.
         number: How many trees there are.
         targets: How many targets there are.
-        aggregate: What becomes of weights of the same target.
+        aggregate: The function that joins weights of the same target.
     """
     count = int(max(leaves.leaf.max(initial=-1), reached.max(initial=-1))) + 1
     low, high = np.full(count, targets), np.full(count, -1)
