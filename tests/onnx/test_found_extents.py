@@ -135,6 +135,64 @@ def test_what_is_found_meets_an_extent(backend: str) -> None:
     check(text, [feeds[0], one], backend, 2)
 
 
+@BACKENDS
+def test_a_branch_finds_how_many_numbers_there_are(backend: str) -> None:
+    """One within a branch does, too; what is not taken finds nothing that has to be checked."""
+    text = """net (int64 k, bool c, bool d) => (float s) {
+        zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()
+        s = If (c) <
+            then_branch = a () => (float p) {
+                p = If (d) <
+                    then_branch = b () => (float q) {
+                        t = Range (zero, k, one) f = Cast <to = 1> (t) r = Sqrt (f)
+                        q = ReduceSum <keepdims = 0> (r)
+                    }, else_branch = e () => (float q) { q = Constant <value = float {6}> () }>
+            }, else_branch = g () => (float p) {
+                more = Add (k, one) t = Range (zero, more, one) f = Cast <to = 1> (t)
+                p = ReduceSum <keepdims = 0> (f)
+            }>
+    }"""
+    feeds = [
+        {"k": np.array(k), "c": np.array(c), "d": np.array(d)}
+        for k, c, d in (
+            (3, True, True),
+            (9, False, True),
+            (7, True, False),
+            (0, False, False),
+            (15, True, True),
+        )
+    ]
+    session = check(text, feeds, backend)
+    check(text, [feeds[0], feeds[1] | {"k": np.array(600)}, feeds[2]], backend)
+    with pytest.raises(UserError, match="of at most"):
+        session.run(None, feeds[0] | {"k": np.array(1 << 40)})
+
+
+@BACKENDS
+def test_what_a_branch_finds_meets_an_extent(backend: str) -> None:
+    text = """net (float[n] x, float[n, 2] y, bool c) => (float[n, 2] z) {
+        zero = Constant <value = float {0}> () axis = Constant <value_ints = [1]> ()
+        z = If (c) <
+            then_branch = a () => (float[n, 2] p) {
+                positive = Greater (x, zero) places = NonZero (positive)
+                index = Transpose <perm = [1, 0]> (places) picked = GatherND (y, index)
+                p = Add (picked, y)
+            }, else_branch = b () => (float[n, 2] p) { p = Mul (y, y) }>
+    }"""
+    feeds = [
+        {
+            "x": np.full(n, 1 if c else -1, np.float32),
+            "y": np.full((n, 2), n, np.float32),
+            "c": np.array(c),
+        }
+        for n, c in ((4, True), (3, False), (9, True), (2, False))
+    ]
+    session = check(text, feeds, backend)
+    x, y = np.array([0, 1, -1], np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    (z,) = session.run(None, {"x": x, "y": y, "c": np.array(True)})
+    np.testing.assert_array_equal(z, y + y[1])
+
+
 def test_a_run_that_is_void_writes_its_outputs_again() -> None:
     text = """net (int64[1] ids) => (int64[k] y) {
         zero = Constant <value_int = 0> () one = Constant <value_int = 1> ()

@@ -48,9 +48,12 @@ class Found:
         self._numbers: dict[NodeValue, int] = {}
         self._alike: dict[Hashable, int] = {}
 
-    def inner(self) -> Found:
-        """The extents that a function finds which this one calls; with names of their own."""
-        found = Found()
+    def inner(self, *, supposes: bool = False) -> Found:
+        """The extents that a function finds which this one calls; with names of their own.
+
+        What it `supposes` the caller has to check, who gets its counts.
+        """
+        found = Found(supposed=self.supposed if supposes else None)
         found.counts, found._names = self.counts, self._names
         return found
 
@@ -72,6 +75,11 @@ class Found:
                 f.create_define("define", count, (dim,))
                 self.counts[own] = count
         return self._dims[number]
+
+    def fitting(self, name: str) -> Dim:
+        """An extent that is as supposed."""
+        supposed = self.supposed[name]
+        return lowest(supposed) if name in symbols_of([supposed]) else supposed
 
     def _dim(self, name: str, low: int, high: int | None, supposed: Dim | None) -> Dim:
         """A symbol with bounds, or what it is supposed to be."""

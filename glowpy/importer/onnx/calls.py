@@ -20,6 +20,7 @@ from glowpy.graph.nodes_gen import LoopNode
 from glowpy.importer.kit.bounds import bounds_of
 from glowpy.importer.kit.moves import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.kit.needs import RoundsError, ValueNeededError, value_needed
+from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.bodies import (
     check_branches,
@@ -75,10 +76,27 @@ def _if(n: OnnxNode) -> tuple[Item, ...]:
             what = f"one branch gives {a.type} as '{a.original}', the other {b.type}: the condition"
             raise value_needed(what, condition, n.loc, n.scope.origins)
     count, places = len(then.gives), give_checks(subgraphs)
+    end, names = len(then.gives), _give_counts(subgraphs)
     operands = [_scalar(n, condition, "the condition"), *take_alike(subgraphs)]
     results = n.f.create_if(n.name, operands, then.name, otherwise.name).results
-    take_checks(n, places, results[count:])
+    take_checks(n, places, results[count:end])
+    n.scope.found.to_check.update(zip(names, results[end:], strict=True))
     return results[:count]
+
+
+def _give_counts(branches: Sequence[Subgraph]) -> list[str]:
+    """Has both branches give the counts that either has to have checked, if only one that fits; their names."""
+    names = dict.fromkeys(name for branch in branches for name in branch.scope.found.to_check)
+    for branch in branches:
+        found = branch.scope.found
+        for name in names:
+            count: Value | None = found.to_check.get(name)
+            if count is None:
+                with branch.f.at(branch.node.loc):
+                    fitting = Numbers.of(branch.node, found.fitting(name), ElemKind.I64)
+                    count = fitting.reshaped(1).value
+            branch.f.gives.append(branch.give(count, "count"))
+    return [*names]
 
 
 def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
@@ -87,7 +105,7 @@ def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
     failures: dict[str, list[UserError]] = {}
     for name in ("then_branch", "else_branch"):
         graph = n.graph(name)
-        subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}")
+        subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}", supposes=True)
         try:
             infos = zip(subgraph.run(graph), graph.output, strict=True)
             subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]

@@ -59,7 +59,7 @@ class Subgraph:
         captured: The values around it that it reads, and the placeholders that stand for that.
     """
 
-    def __init__(self, n: OnnxNode, name: str) -> None:
+    def __init__(self, n: OnnxNode, name: str, *, supposes: bool = False) -> None:
         module = n.f.module
         self._outer = n
         self.f: Function = module.create_function(module.unused_function_name(name))
@@ -67,7 +67,7 @@ class Subgraph:
             n.scope,
             f=self.f,
             environment=_Environment(self, n.scope.environment),
-            found=n.scope.found.inner(),
+            found=n.scope.found.inner(supposes=supposes),
             checks=None if n.scope.checks is None else [],
             _computed={},
         )
