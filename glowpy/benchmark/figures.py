@@ -11,7 +11,8 @@ from typing import Any
 from glowpy.backends.cpu.measuring.peaks import Peaks
 from glowpy.backends.cpu.strategy.explain import Explanation
 from glowpy.backends.cpu.target import CpuTarget
-from glowpy.benchmark.measure import Layer, Measured, Plan
+from glowpy.benchmark.measure import Plan
+from glowpy.benchmark.measured import Layer, Measured
 from glowpy.benchmark.peers import PEERS
 from glowpy.support.cores import processor_name
 

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.measuring.peaks import Peaks
 from glowpy.backends.cpu.measuring.roofline import Effort, efforts
 from glowpy.backends.cpu.measuring.tuning import Tuned
-from glowpy.backends.cpu.strategy.explain import Explanation
+from glowpy.benchmark.measured import OWN, TWIN, Layer, Measured
 from glowpy.benchmark.peers import Contestant, loaded, nothing
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of
@@ -42,7 +40,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.progress import report
 from glowpy.support.symbolic import symbols_of
 
-__all__ = ["CLOCKS", "Layer", "Measured", "Plan", "Subject", "measure", "pinned"]
+__all__ = ["CLOCKS", "Plan", "Subject", "measure", "pinned"]
 
 Clock = Callable[[], float]
 CLOCKS: Mapping[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -53,8 +51,6 @@ _RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-3
 
 _QUIET, _MOST_SETTLING = 0.02, 1.0
 """Seconds for which other threads are to be at rest before anything is timed, and how long that is waited for."""
-
-_OWN, _TWIN = "glowpy", "glowpy, timed by layers"
 
 
 @dataclass(frozen=True)
@@ -95,174 +91,6 @@ class Subject:
     stages: Compilation
     feeds: Mapping[str, Array]
     tuned: Sequence[Tuned] | None = None
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A run of instructions.
-
-    Attributes:
-        effort: Its work and traffic.
-        seconds: The median of how long it takes.
-        start: When it begins in the median run of the network, in seconds from its beginning.
-        least: How long it takes at least, by the roofline.
-        bound: The resource that this bound is the time of: `arithmetic` or `bytes`.
-        explanation: The strategy's decision about its product, if it has one.
-        declined: Alternatives that were not taken, such as an algorithm or a pass, and why.
-    """
-
-    effort: Effort
-    seconds: float
-    start: float
-    least: float
-    bound: str
-    explanation: Explanation | None
-    declined: Mapping[str, str]
-
-    @property
-    def end(self) -> float:
-        """When it ends in that run."""
-        return self.start + self.seconds
-
-    @property
-    def name(self) -> str:
-        """The name of its run."""
-        return self.effort.run.name
-
-    @property
-    def origin(self) -> str:
-        """The node of the user's model that it is from; empty if that is not known."""
-        return self.effort.run.loc.node
-
-    @property
-    def kernel(self) -> str:
-        """The mnemonic of its first instruction."""
-        return self.effort.run.head.SCHEMA.mnemonic
-
-    @property
-    def fused(self) -> list[str]:
-        """The mnemonics of what else is computed in the same loop."""
-        return [inst.SCHEMA.mnemonic for inst in self.effort.run.following]
-
-    @property
-    def flops(self) -> float:
-        """Operations of its product in a second, those that are computed."""
-        return self.effort.flops / self.seconds
-
-    @property
-    def direct_flops(self) -> float:
-        """The operations that the direct algorithm needs for the product, in a second."""
-        return 2 * self.effort.direct_macs / self.seconds
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes that it reads and writes in a second."""
-        return self.effort.bytes / self.seconds
-
-    @property
-    def share_of_roof(self) -> float:
-        """How much of what the machine could do it does: 1 is the roofline."""
-        return self.least / self.seconds
-
-
-@dataclass
-class Measured:
-    """Measurements of one model.
-
-    Attributes:
-        path: The file.
-        threads: How many threads computed it.
-        macs: Multiply-adds of its products that are computed.
-        direct_macs: Those that the direct algorithm needs. What branches and loops call counts as it does, in both.
-        program: The compiled program.
-        peaks: Those of the machine.
-        roofs: Operations in a second at most, for each kind of number that products are of.
-        efforts: Work and traffic of its runs of instructions.
-        least: How long all of them take at least, one after the other.
-        rounds: Seconds of the runs of each round, by runtime.
-        busy: The share of the time for which this process had the processor: below 1, others had it as well.
-        missing: Why another runtime has no figure.
-        tuned: Measurements of its products; None unless --tune asked for them.
-        layers: Its runs of instructions in the order in which they are computed; none unless they were asked for.
-    """
-
-    path: str
-    threads: int
-    macs: int
-    direct_macs: int
-    program: Program
-    peaks: Peaks
-    roofs: Mapping[str, float]
-    efforts: Sequence[Effort]
-    least: float
-    rounds: dict[str, list[list[float]]] = field(default_factory=dict)
-    busy: float = 1.0
-    missing: dict[str, str] = field(default_factory=dict)
-    tuned: Sequence[Tuned] | None = None
-    layers: list[Layer] = field(default_factory=list)
-
-    def samples(self, name: str = _OWN) -> list[float]:
-        """The seconds of all runs of a runtime."""
-        return [seconds for runs in self.rounds[name] for seconds in runs]
-
-    @cached_property
-    def median(self) -> float:
-        """Seconds of a run."""
-        return median(self.samples())
-
-    @property
-    def p95(self) -> float:
-        """The 95th percentile: one of 20 runs takes longer than this many seconds."""
-        return float(np.quantile(self.samples(), 0.95))
-
-    @property
-    def instrumented(self) -> float | None:
-        """Seconds of a run that notes when each of its parts ends; None if layers were not asked for."""
-        return median(self.samples(_TWIN)) if _TWIN in self.rounds else None
-
-    @property
-    def flops(self) -> float:
-        """Operations of products in a second, those that are computed: a multiply-add is two."""
-        return 2 * self.macs / self.median
-
-    @property
-    def direct_flops(self) -> float:
-        """The operations that the direct algorithm needs, in a second."""
-        return 2 * self.direct_macs / self.median
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes that its runs of instructions read and write in a second, from caches or memory."""
-        return sum(effort.bytes for effort in self.efforts) / self.median
-
-    @property
-    def share_of_roof(self) -> float:
-        """How much of what the machine could do it does: 1 is the roofline."""
-        return self.least / self.median
-
-    @property
-    def peers(self) -> dict[str, float]:
-        """The median seconds of each other runtime that has figures."""
-        others = [name for name in self.rounds if name not in (_OWN, _TWIN)]
-        return {name: median(self.samples(name)) for name in others}
-
-    def ratio(self, peer: str) -> float:
-        """Our time in parts of another runtime's: the median over rounds. Below 1 glowpy is faster."""
-        pairs = zip(self.rounds[_OWN], self.rounds[peer], strict=True)
-        return median(median(own) / median(other) for own, other in pairs)
-
-    def moment(self, index: int) -> float:
-        """When an instruction of the program is reached, in seconds from the beginning of a run with layers."""
-        place = bisect_left(self.layers, index, key=lambda layer: layer.effort.index)
-        if place == len(self.layers):
-            return self.layers[-1].end if self.layers else 0.0
-        return self.layers[place].start
-
-    def alive(self, layer: Layer) -> int:
-        """The bytes of the activations that are in use while a layer is computed."""
-        index, slots = layer.effort.index, self.program.plan.activations.slots
-        lives = ((slot.live, slot.size) for slot in slots)
-        return sum(size for live, size in lives if live and live[0] <= index <= live[1])
 
 
 @contextmanager
@@ -316,13 +144,13 @@ def measure(
         sum(effort.least(peaks, variant) for effort in costs),
         tuned=subject.tuned,
     )
-    own = _contestant(_OWN, compiled, feeds, extents)
+    own = _contestant(OWN, compiled, feeds, extents)
     contestants = [own]
     stamps: list[_Stamps] = []
     with pinned(plan.core), progress(f"timing {subject.path}"):
         if isinstance(timed, JitFunction):
             note = partial(_note, timed, stamps)
-            contestants.append(_contestant(_TWIN, timed, feeds, extents, note))
+            contestants.append(_contestant(TWIN, timed, feeds, extents, note))
         own.run()
         contestants += _peers(subject, own, plan, result)
         _time(contestants, plan, result)

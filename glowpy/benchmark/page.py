@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from glowpy.benchmark.figures import kernel_text, why
-from glowpy.benchmark.measure import Measured
+from glowpy.benchmark.measured import Measured
 from glowpy.benchmark.plots import bar, memory, roofline
 from glowpy.support.html_page import Content, element, page, table
 

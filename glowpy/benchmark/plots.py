@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from glowpy.benchmark.measure import Layer, Measured
+from glowpy.benchmark.measured import Layer, Measured
 from glowpy.support.html_page import element
 from glowpy.support.svg import drawing, label, line
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glowpy.benchmark.figures import layer_figures
-from glowpy.benchmark.measure import Measured
+from glowpy.benchmark.measured import Measured
 
 __all__ = ["trace_text"]
 

@@ -10,7 +10,8 @@ import click
 from glowpy.backends.cpu.measuring.peaks import Peaks
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.benchmark.figures import kernel_text, why
-from glowpy.benchmark.measure import Measured, Plan
+from glowpy.benchmark.measure import Plan
+from glowpy.benchmark.measured import Measured
 from glowpy.cli.tuning import tuning_text
 from glowpy.support.console import print_table
 from glowpy.support.cores import processor_name

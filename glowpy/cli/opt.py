@@ -13,9 +13,9 @@ from glowpy.cli.completion import Items, beginning, complete_file, complete_targ
 from glowpy.cli.files import read_constants, read_text
 from glowpy.cli.gathered import gathered
 from glowpy.cli.model import constants_option
-from glowpy.cli.opt_driver import OptDriver
 from glowpy.cli.pass_options import PassOptions, pass_options, summary_of
 from glowpy.cli.verb import Verb
+from glowpy.debugging.opt_driver import OptDriver
 from glowpy.passes import Pass
 from glowpy.pipeline_file import print_recipe
 from glowpy.recipe import check_disabled, recipe_of

@@ -19,7 +19,7 @@ from glowpy.backends.cpu.insts_gen import CpuConvInst
 from glowpy.backends.cpu.variant import variant_named
 from glowpy.backends.cpu.verify import misfit
 from glowpy.benchmark.figures import why
-from glowpy.benchmark.measure import Layer
+from glowpy.benchmark.measured import Layer
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation

@@ -23,7 +23,7 @@ from glowpy.backends.cpu.measuring.peaks import Peaks, peaks_of
 from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.benchmark import ncnn as ncnn_module
 from glowpy.benchmark import peers as peers_module
-from glowpy.benchmark.measure import Measured
+from glowpy.benchmark.measured import Measured
 from glowpy.benchmark.ncnn import Ncnn
 from glowpy.benchmark.plots import roofline
 from glowpy.cli import bench as bench_verb

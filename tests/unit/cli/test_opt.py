@@ -9,8 +9,8 @@ import pytest
 import glowpy
 from glowpy.cli.files import write_constants
 from glowpy.cli.main import run
-from glowpy.cli.opt_driver import OptDriver
 from glowpy.core.tensor import Tensor
+from glowpy.debugging.opt_driver import OptDriver
 from glowpy.engine import BACKENDS, backend_of
 from glowpy.graph.printer import print_module
 
