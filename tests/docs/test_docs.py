@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -100,3 +101,15 @@ def test_a_wrong_output_is_replaced_and_a_right_one_stays(
         "error: nothing.glow: cannot read the file: No such file or directory\n"
         "note: check the path\n$ glowpy run x.txt\n...\n```\n"
     )
+
+
+def test_the_style_guide_has_the_layers_of_the_contract() -> None:
+    """That every part of the tree has a layer, the contract says itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (contract,) = (c for c in project["tool"]["importlinter"]["contracts"] if c["id"] == "layers")
+    layers = [set(re.findall(r"\w+", layer)) - {"__main__"} for layer in contract["layers"]]
+    text = (ROOT / "docs" / "style.md").read_text()
+    (arrows,) = re.findall(r"Arrows point down:(.*?)\. The contracts", text, re.DOTALL)
+    stages = "`lower`, `schedule`, `irgen`, `memory`"
+    named = arrows.replace("the\n  stages", stages).replace("the stages", stages).split(">")
+    assert [set(re.findall(r"`(\w+)`", names)) for names in named] == [one for one in layers if one]
