@@ -20,6 +20,7 @@ from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
+from glowpy.importer import reader_of
 from glowpy.importer.onnx.survey import read_with_problems
 from glowpy.importer.shape_text import parse_shapes
 from glowpy.session.checkup import Checkup, check_function, check_read
@@ -72,7 +73,7 @@ def check(options: CheckOptions) -> None:
     )
     try:
         with progress(f"checking {model}"):
-            if is_text(model):
+            if is_text(model) or reader_of(model) is not None:
                 result = check_function(options.function(options.module(options.backend)), bound)
             else:
                 expect_onnx(model, options.constants)

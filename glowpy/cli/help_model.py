@@ -11,7 +11,7 @@ from glowpy.cli.host_inputs import FILES, must_be_given
 from glowpy.cli.model import load_model, open_onnx
 from glowpy.graph.node import Storage
 from glowpy.graph.state import Declared
-from glowpy.importer import OnnxModel, ValueInfo
+from glowpy.importer import Model, ValueInfo
 from glowpy.importer.onnx.signature import computed_dims
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.types import HostInfo
@@ -35,7 +35,7 @@ def print_model(path: str, *, as_json: bool) -> None:
     """Prints what a model takes and gives, and options to type. Raises what reading it raises."""
     model = open_onnx(path)
     inputs, outputs, variables = _ports(path, model)
-    pairs = model.state if isinstance(model, OnnxModel) else {}
+    pairs = model.state if isinstance(model, Model) else {}
     open_dims = _open_dims([*inputs.values()])
     tables: Mapping[str, Ports] = {"input": inputs, "output": outputs, "variable": variables}
     if as_json:
@@ -79,7 +79,7 @@ def _print_hosted(ports: Ports) -> None:
 
 
 def _print_open(
-    model: OnnxModel, inputs: Ports, open_dims: Sequence[str], pairs: Mapping[str, str]
+    model: Model, inputs: Ports, open_dims: Sequence[str], pairs: Mapping[str, str]
 ) -> None:
     """Prints options for a model of numbers."""
     if open_dims:
@@ -107,7 +107,7 @@ def _example(port: Declared | HostInfo) -> str:
     return "x".join(str(dim if isinstance(dim, int) else 1) for dim in port.shape or ())
 
 
-def _ranges(model: OnnxModel, lows: Mapping[str, int]) -> dict[str, Dim]:
+def _ranges(model: Model, lows: Mapping[str, int]) -> dict[str, Dim]:
     """Ranges that a model can be read with; those of the names alone where reading it does not say."""
     ranges: dict[str, Dim] = {
         name: symbol(symbol_name(name), low, _HIGH) for name, low in lows.items()
@@ -129,7 +129,7 @@ def _ranges(model: OnnxModel, lows: Mapping[str, int]) -> dict[str, Dim]:
     return dims
 
 
-def _ports(path: str, model: OnnxModel | HostModel | None) -> tuple[Ports, Ports, Ports]:
+def _ports(path: str, model: Model | HostModel | None) -> tuple[Ports, Ports, Ports]:
     """Inputs, outputs and variables."""
     if model is None:
         functions = load_model(path).networks

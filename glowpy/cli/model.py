@@ -27,14 +27,14 @@ from glowpy.engine import backend_class, known_nodes
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.importer import Model, open_file, reader_of
 from glowpy.importer.foreign import foreign_file, foreign_folder
-from glowpy.importer.onnx.model import OnnxModel, read_model
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
 from glowpy.runtime.executable import Port
-from glowpy.session.host.model import HostModel, open_model
+from glowpy.session.host.model import HostModel, open_any
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import at_extents, symbols_of
@@ -91,7 +91,7 @@ def function_option() -> Callable[[F], F]:
     )
 
 
-def parse_state(texts: Sequence[str], model: OnnxModel) -> dict[str, str]:
+def parse_state(texts: Sequence[str], model: Model) -> dict[str, str]:
     """Parses --state: inputs, and the outputs that become them in the next run. Raises UserError."""
     pairs: dict[str, str] = {}
     for text in texts:
@@ -159,7 +159,7 @@ def is_text(path: str) -> bool:
 
 def expect_onnx(path: str, constants: str) -> None:
     """Raises LoadError for a file that does not end as ONNX files do, UserError where --constants is given for one."""
-    if not path.endswith(".onnx"):
+    if not path.endswith(".onnx") and reader_of(path) is None:
         place = Path(path)
         known = foreign_folder(place) if place.is_dir() else foreign_file(place, path)
         if known is not None:
@@ -179,19 +179,19 @@ def expect_onnx(path: str, constants: str) -> None:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
 
 
-def open_onnx(path: str, constants: str = "") -> OnnxModel | HostModel | None:
-    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `open_model` do."""
+def open_onnx(path: str, constants: str = "") -> Model | HostModel | None:
+    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `open_any` do."""
     if is_text(path):
         return None
     expect_onnx(path, constants)
-    return open_model(Path(path))
+    return open_any(Path(path))
 
 
 @dataclass(frozen=True)
 class _OnnxFile:
     """The model in an .onnx file, and what the user says of it."""
 
-    model: OnnxModel
+    model: Model
     shapes: Shapes
     dims: Dims
     state: dict[str, str]
@@ -218,17 +218,17 @@ def _read_onnx(
     constants: str,
     state: Sequence[str],
     values: Sequence[str] = (),
-    opened: OnnxModel | None = None,
+    opened: Model | None = None,
     inputs: Sequence[str] = (),
     samples: str = "",
 ) -> _OnnxFile:
     """Raises as `load_model` does. Says what is assumed of dimensions that neither options nor arrays say."""
     expect_onnx(path, constants)
-    model = read_model(path) if opened is None else opened
+    model = open_file(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
     model = model.resized(bound)
     pairs, known = parse_state(state, model), parse_values(values, model.inputs)
-    if model.source.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
+    if model.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
         return _OnnxFile(model, bound, dims, pairs, known)
     first, rows = sample_shapes(samples, {info.name: info.shape for info in model.inputs})
     seen = {name: array.shape for name, array in known.items()}
@@ -306,7 +306,7 @@ class Source:
     name: str
     backend: str
     state: Sequence[str] = ()
-    opened: OnnxModel | None = None
+    opened: Model | None = None
     inputs: Sequence[str] = ()
     samples: str = ""
     values: Sequence[str] = ()
@@ -468,8 +468,8 @@ def _check_array(port: Port, array: Array, path: str, model: str) -> None:
 
 def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
     """The remedy for an array of another shape: --shape helps with as many dimensions as the model declares."""
-    if model.endswith(".onnx"):
-        infos = {info.name: info for info in read_model(model).inputs}
+    if not is_text(model):
+        infos = {info.name: info for info in open_file(model).inputs}
         info = infos[port.name]
         if info.admits(shape):
             return f"--shape {port.name}:{_spell(shape)} compiles for this shape"

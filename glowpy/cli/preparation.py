@@ -14,7 +14,7 @@ from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.values import parse_values
 from glowpy.importer import OnnxModel
-from glowpy.session.host.model import HostModel, open_model
+from glowpy.session.host.model import HostModel, open_any
 from glowpy.session.preparation import CompileEvent, parse_ranges
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import print_json, progress
@@ -69,7 +69,7 @@ def prepare_model(
     """
     _refuse_others(click.get_current_context())
     expect_onnx(path, "")
-    model = open_model(Path(path))
+    model = open_any(Path(path))
     events: list[CompileEvent] = []
     pairs = None if isinstance(model, HostModel) or not state else parse_state(state, model)
     try:

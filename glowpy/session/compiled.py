@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from glowpy.core.tensor import Array
-from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError, raise_wrong
+from glowpy.importer import Model, RoundsError, ValueInfo, ValueNeededError, raise_wrong
 from glowpy.runtime.arrays import given_inputs
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.by_rounds import ByRounds
@@ -34,7 +34,7 @@ class Compiled:
         programs: The code of the model, and what is known for that of the calls so far.
     """
 
-    def __init__(self, model: OnnxModel, state: SessionState, compiling: Compiling) -> None:
+    def __init__(self, model: Model, state: SessionState, compiling: Compiling) -> None:
         self.model, self.state = model, state
         pairs = state.pairs
         self.inputs = [info for info in model.inputs if info.name not in pairs]

@@ -15,7 +15,7 @@ from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, ValueNeededError
+from glowpy.importer import Model, ValueNeededError
 from glowpy.recipe import state_ports
 from glowpy.support.errors import UserError
 from glowpy.support.names import UniqueNames
@@ -40,7 +40,7 @@ _HIGH = 1 << 16
 
 
 def fresh_shapes(
-    model: OnnxModel, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
+    model: Model, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
 ) -> tuple[dict[str, tuple[int, ...]], bool]:
     """The shapes of the variables that hold nothing yet, and whether elements of inputs decide them.
 
@@ -77,7 +77,7 @@ def fresh_shapes(
     return shapes, bool(values)
 
 
-def _declared(model: OnnxModel, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
+def _declared(model: Model, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
     """The dimensions of variables that hold nothing: numbers where others say them, and else symbols."""
     inputs = {info.name: info for info in model.inputs}
     said: dict[str | tuple[str, int], Dim] = {
@@ -110,7 +110,7 @@ def _declared(model: OnnxModel, pairs: StatePairs, given: Shapes) -> dict[str, S
 
 
 def _ports(
-    model: OnnxModel,
+    model: Model,
     pairs: StatePairs,
     given: Shapes,
     declared: Mapping[str, Shape],

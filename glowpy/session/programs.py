@@ -20,7 +20,7 @@ from glowpy.core.tensor import Array
 from glowpy.engine import compile_or_recall
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, RoundsError, ValueNeededError, checks_among
+from glowpy.importer import Model, RoundsError, ValueNeededError, checks_among
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.cache import Specialisations
@@ -96,7 +96,7 @@ class Programs:
         values: The inputs whose elements have to be known while compiling.
     """
 
-    def __init__(self, model: OnnxModel, compiling: Compiling, pairs: StatePairs) -> None:
+    def __init__(self, model: Model, compiling: Compiling, pairs: StatePairs) -> None:
         self._model, self._pairs = model, pairs
         self._backend, self._options = compiling.backend, compiling.options
         self._gate, self._limit = compiling.gate, compiling.limit

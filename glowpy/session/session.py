@@ -18,11 +18,11 @@ from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_with
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, RoundsError, ValueInfo, ValueNeededError
+from glowpy.importer import Model, OnnxModel, RoundsError, ValueInfo, ValueNeededError
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.compiled import Compiled
 from glowpy.session.feeds import chosen_outputs, listed
-from glowpy.session.host.model import HostModel, open_model
+from glowpy.session.host.model import HostModel, open_any
 from glowpy.session.host.types import HostInfo
 from glowpy.session.hosted import Hosted
 from glowpy.session.preparation import CompileEvent, Gate, Range
@@ -49,7 +49,7 @@ class InferenceSession(ProcessBound):
     A session with state runs once at a time: each run goes on where the one before it ended.
 
     Args:
-        model: A path, the bytes of a file, a parsed model, or what `open_model` made of one.
+        model: A path, the bytes of a file, a parsed model, or what `open_any` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.
@@ -80,7 +80,7 @@ class InferenceSession(ProcessBound):
     @within_limits
     def __init__(
         self,
-        model: str | Path | bytes | ModelProto | OnnxModel | HostModel,
+        model: str | Path | bytes | ModelProto | Model | HostModel,
         *,
         backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
@@ -109,7 +109,7 @@ class InferenceSession(ProcessBound):
             observer,
             _gate or Gate(on_compile),
         )
-        opened = model if isinstance(model, OnnxModel | HostModel) else open_model(model)
+        opened = model if isinstance(model, Model | HostModel) else open_any(model)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._runner = self._runner_of(opened, state, shapes or {})
@@ -117,7 +117,7 @@ class InferenceSession(ProcessBound):
 
     def _runner_of(
         self,
-        opened: OnnxModel | HostModel,
+        opened: Model | HostModel,
         state: StatePairs | Literal["auto"] | None,
         shapes: Mapping[str, Sequence[Dim | str | None]],
     ) -> Runner:

@@ -11,7 +11,7 @@ from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.graph.state import StatePairs
-from glowpy.importer import OnnxModel, raise_wrong
+from glowpy.importer import Model, raise_wrong
 from glowpy.runtime.arrays import given_inputs, store_outputs
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.initial_state import fresh_shapes
@@ -63,7 +63,7 @@ class SessionState:
         pairs: Inputs of the model, and the outputs that they are in the next run.
     """
 
-    def __init__(self, model: OnnxModel, pairs: StatePairs) -> None:
+    def __init__(self, model: Model, pairs: StatePairs) -> None:
         model.check_state(pairs)
         self.pairs = dict(pairs)
         self._kept = {output: name for name, output in self.pairs.items()}
@@ -252,7 +252,7 @@ def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[st
     return len(known) < len(ports)
 
 
-def state_pairs(model: OnnxModel, state: StatePairs | Literal["auto"] | None) -> StatePairs:
+def state_pairs(model: Model, state: StatePairs | Literal["auto"] | None) -> StatePairs:
     """Inputs and the outputs that they are in the next run. Raises UserError where none are found."""
     if state != "auto":
         return state or {}

@@ -14,7 +14,7 @@ from onnx import helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.graph.nodes_gen import GatherNode
-from glowpy.importer.onnx.model import load
+from glowpy.importer import load
 from glowpy.support.symbolic import Dim
 from tests.onnx.comparison import assert_same, graph_model, info
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
-from glowpy.graph.state import StatePairs, check_pairs, keep_state, recognized_pairs
+from glowpy.graph.state import StatePairs, keep_state
 from glowpy.importer.kit.targets import Factor, Targets
+from glowpy.importer.model import Model
 from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
 from glowpy.importer.onnx.contrib.nchwc import channel_block
@@ -32,8 +32,6 @@ from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.signature import (
     DeclaredDim,
     ValueInfo,
-    bind,
-    declared,
     is_typed,
     resized_info,
     typed_outputs,
@@ -47,39 +45,9 @@ from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.remedies import advice, remedied
-from glowpy.support.symbolic import Dim, UndecidedError, highest, lowest
+from glowpy.support.symbolic import Dim, UndecidedError
 
-__all__ = ["OnnxModel", "build_known", "load", "read_model"]
-
-
-@within_limits
-def load(
-    model: str | Path | bytes | onnx.ModelProto,
-    *,
-    shapes: Mapping[str, Shape] | None = None,
-    dims: Mapping[str, Dim] | None = None,
-    values: Mapping[str, Array] | None = None,
-    state: StatePairs | None = None,
-) -> Module:
-    """Imports an ONNX model as a module with one function.
-
-    Args:
-        model: A path, the bytes of a file, or a parsed model.
-        shapes: Shapes of inputs by name, also with other sizes than the model declares: targets of reshapes that it
-            writes as numbers follow, or the error says where that is not clear.
-        dims: Sizes of symbolic dimensions by name: numbers, or `support.symbolic.symbol(name, low, high)`, and
-            expressions of these, which stay open.
-        values: Inputs whose elements are to be known while compiling, such as shapes. They stay inputs of
-            the model, but nothing reads them. Copied.
-        state: Inputs that become variables, and the outputs that they are in the next run, such as the cache of a
-            decoder.
-
-    Raises LoadError for a file that is no ONNX model, UnsupportedError that lists everything that cannot be
-    imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
-    UserError for a model that contradicts itself.
-    """
-    opened = read_model(model).resized(shapes or {})
-    return opened.build(shapes=shapes, dims=dims, values=values, state=state)
+__all__ = ["OnnxModel", "build_known", "read_model"]
 
 
 @within_limits
@@ -91,7 +59,7 @@ def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
 
 
 @dataclass
-class OnnxModel:
+class OnnxModel(Model):
     """A checked ONNX model, from which modules are built for different shapes. Safe to build from several threads.
 
     Attributes:
@@ -123,6 +91,11 @@ class OnnxModel:
     def file(self) -> str:
         """The name of the model in messages."""
         return self.source.file
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it is a graph that `glowpy dump` wrote."""
+        return self.source.is_dump
 
     @property
     def digest(self) -> str:
@@ -240,9 +213,7 @@ class OnnxModel:
             return dumped_module(self.source, self.initializers, state, other_shapes=other_shapes)
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
         try:
-            types = self._types(shapes, dims, arrays)
-            targets = self.targets(types, arrays, supposed or {}) if self.written else None
-            module = Build(self, types, arrays, supposed or {}, targets).module
+            module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
         except UndecidedError as error:
             if changes := remedied(error, dims or {}):
                 note = advice(changes, dims or {})
@@ -251,6 +222,13 @@ class OnnxModel:
         keep_state(module.main, state or {})
         set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
+
+    def module(
+        self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
+    ) -> Module:
+        """Imports the graph for inputs of these types."""
+        targets = self.targets(types, values, supposed) if self.written else None
+        return Build(self, list(types), values, supposed, targets).module
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> OnnxModel:
         """The model with inputs of these shapes, where they contradict sizes that it declares.
@@ -278,7 +256,7 @@ class OnnxModel:
 
     def targets(
         self,
-        types: list[Type],
+        types: Sequence[Type],
         values: Mapping[str, Array],
         supposed: Mapping[str, Dim] | None = None,
     ) -> Targets:
@@ -297,49 +275,6 @@ class OnnxModel:
         Build(self, written, known, supposed or {}, targets)
         targets.follow()
         return targets
-
-    def check_state(self, pairs: StatePairs) -> None:
-        """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
-        check_pairs(pairs, declared(self.inputs), declared(self.outputs))
-
-    @cached_property
-    def state(self) -> dict[str, str]:
-        """The inputs and outputs that look like state by their names and types."""
-        return recognized_pairs(declared(self.inputs), declared(self.outputs))
-
-    def key(
-        self,
-        *,
-        shapes: Mapping[str, Shape] | None = None,
-        dims: Mapping[str, Dim] | None = None,
-        values: Mapping[str, Array] | None = None,
-        state: StatePairs | None = None,
-        supposed: Mapping[str, Dim] | None = None,
-    ) -> str:
-        """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
-
-        Raises UserError for shapes that do not fit.
-        """
-        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
-        types = self._types(shapes, dims, arrays)
-        inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
-        numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
-        symbols = [(s.name, s.low, s.high, s.likely) for s in symbols_of_types(types).values()]
-        guesses = [(name, str(d), lowest(d), highest(d)) for name, d in (supposed or {}).items()]
-        return f"{self.digest} {inputs} {symbols} {numbers} {[*(state or {}).items()]} {guesses}"
-
-    def _types(
-        self,
-        shapes: Mapping[str, Shape] | None,
-        dims: Mapping[str, Dim] | None,
-        values: Mapping[str, Array],
-    ) -> list[Type]:
-        """The types of the inputs."""
-        known = {name: array.shape for name, array in values.items()}
-        try:
-            return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
-        except UserError as error:
-            raise located(error, Loc(self.file)) from None
 
 
 def build_known(model: OnnxModel, types: Mapping[str, Type], values: Mapping[str, Array]) -> Module:

@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, defs
 
+from glowpy.importer import Model, open_file, reader_of
 from glowpy.importer.kit.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
@@ -32,7 +33,7 @@ from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["HostModel", "by_rounds", "open_model"]
+__all__ = ["HostModel", "by_rounds", "open_any", "open_model"]
 
 
 @within_limits
@@ -54,13 +55,20 @@ def open_model(
     return loaded
 
 
-def by_rounds(model: OnnxModel, error: RoundsError | ValueNeededError) -> HostModel:
+def open_any(model: str | Path | bytes | onnx.ModelProto) -> Model | HostModel:
+    """Reads and checks a model of any format, for a session. Raises what `glowpy.load` raises."""
+    return open_model(model) if reader_of(model) is None else open_file(model)
+
+
+def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
     """The same model, whose session computes the nodes with graphs that an error is about itself.
 
     Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
     compiles for each value of inputs that another node needs.
     """
-    if model.written:  # the parts would not know what they were written for
+    if (
+        not isinstance(model, OnnxModel) or model.written
+    ):  # parts know not what they were written for
         raise error
     graph, places = model.source.proto.graph, model.source.places
     nodes = {

@@ -1,0 +1,136 @@
+"""`Model`: what sessions, verbs and `glowpy.load` ask of a model, whatever its format is.
+
+A reader derives from it: it says what goes in and out, and builds a module for inputs of given types. Which types these
+are, what state there is and what names the result follows from that here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from glowpy.core.extents import symbols_of_types
+from glowpy.core.tensor import Array
+from glowpy.core.type import Shape, Type
+from glowpy.graph.function import Module
+from glowpy.graph.state import StatePairs, check_pairs, keep_state, recognized_pairs
+from glowpy.importer.onnx.reports import located
+from glowpy.importer.onnx.signature import DeclaredDim, ValueInfo, bind, declared
+from glowpy.support.errors import UserError
+from glowpy.support.loc import Loc
+from glowpy.support.symbolic import Dim, highest, lowest
+
+__all__ = ["Model"]
+
+
+class Model(ABC):
+    """A checked model, from which modules are built for different shapes. Safe to build from several threads.
+
+    Attributes:
+        checked: Whether networks check indices as they run, if the format has any to check.
+        shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
+    """
+
+    checked: bool = False
+    shares_caches: bool = False
+
+    @property
+    def is_dump(self) -> bool:
+        """Whether it is a graph that glowpy wrote, which has no shapes but its own."""
+        return False
+
+    @property
+    @abstractmethod
+    def file(self) -> str:
+        """The name of the model in messages."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """A name that is the same for models that are equal, and read alike."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> list[ValueInfo]:
+        """The inputs, in the order of the model."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> list[ValueInfo]:
+        """The outputs, in the order of the model."""
+
+    @abstractmethod
+    def module(
+        self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
+    ) -> Module:
+        """Builds a module with one function, `main`, for inputs of these types.
+
+        Its placeholders are the inputs and the outputs, by their names. The elements of `values` are known, and what is
+        `supposed` of extents that elements decide is an assumption: see `importer.kit`.
+        """
+
+    @property
+    def state(self) -> dict[str, str]:
+        """The inputs and outputs that look like state by their names and types."""
+        return recognized_pairs(declared(self.inputs), declared(self.outputs))
+
+    def check_state(self, pairs: StatePairs) -> None:
+        """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
+        check_pairs(pairs, declared(self.inputs), declared(self.outputs))
+
+    def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
+        """The model with inputs of these shapes, where they contradict sizes that it declares, if that is possible."""
+        del shapes
+        return self
+
+    def build(
+        self,
+        *,
+        shapes: Mapping[str, Shape] | None = None,
+        dims: Mapping[str, Dim] | None = None,
+        values: Mapping[str, Array] | None = None,
+        state: StatePairs | None = None,
+        supposed: Mapping[str, Dim] | None = None,
+    ) -> Module:
+        """Builds a module for these shapes. The arguments and errors are those of `glowpy.load`."""
+        self.check_state(state or {})
+        arrays = {name: np.array(array) for name, array in (values or {}).items()}
+        module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
+        keep_state(module.main, state or {})
+        return module
+
+    def key(
+        self,
+        *,
+        shapes: Mapping[str, Shape] | None = None,
+        dims: Mapping[str, Dim] | None = None,
+        values: Mapping[str, Array] | None = None,
+        state: StatePairs | None = None,
+        supposed: Mapping[str, Dim] | None = None,
+    ) -> str:
+        """Names what `build` makes of the same arguments: equal for equal models, inputs, and values.
+
+        Raises UserError for shapes that do not fit.
+        """
+        arrays = {name: np.asarray(array) for name, array in (values or {}).items()}
+        types = self.types(shapes, dims, arrays)
+        inputs = [(i.name, str(type)) for i, type in zip(self.inputs, types, strict=True)]
+        numbers = [(name, array.tobytes().hex()) for name, array in arrays.items()]
+        symbols = [(s.name, s.low, s.high, s.likely) for s in symbols_of_types(types).values()]
+        guesses = [(name, str(d), lowest(d), highest(d)) for name, d in (supposed or {}).items()]
+        return f"{self.digest} {inputs} {symbols} {numbers} {[*(state or {}).items()]} {guesses}"
+
+    def types(
+        self,
+        shapes: Mapping[str, Shape] | None,
+        dims: Mapping[str, Dim] | None,
+        values: Mapping[str, Array],
+    ) -> list[Type]:
+        """The types of the inputs. Raises UserError for shapes that do not fit."""
+        known = {name: array.shape for name, array in values.items()}
+        try:
+            return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
+        except UserError as error:
+            raise located(error, Loc(self.file)) from None

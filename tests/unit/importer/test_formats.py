@@ -1,0 +1,146 @@
+"""A format that a package reads, through everything that opens a model."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import glowpy
+from glowpy.cli.main import run
+from glowpy.core.tensor import Array
+from glowpy.importer import formats
+from glowpy.support.errors import LoadError, UserError
+
+PACKAGE = Path(__file__).parents[2] / "plugin_reader"
+TEXT = "layers 1\ninput x batch 4\ndense 3 0.5\nrelu\nfirst 2\n"
+WRONG: int = 1
+
+
+def install(monkeypatch: pytest.MonkeyPatch, target: str = "glowpy_layers.reader:READER") -> None:
+    entries = (EntryPoint("layers", target, formats.GROUP),)
+    monkeypatch.setattr(formats, "_entries", lambda: entries)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    monkeypatch.syspath_prepend(str(PACKAGE))
+    formats._loaded.cache_clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of a package that seems installed."""
+    install(monkeypatch)
+    file = tmp_path / "net.layers"
+    file.write_text(TEXT)
+    return file
+
+
+def expected(x: Array) -> Array:
+    rows = np.maximum(x @ np.full((4, 3), 0.5, np.float32), 0)
+    return np.asarray(rows[:, :2])
+
+
+def numbers(rows: int) -> Array:
+    return np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+
+
+def command(*argv: str) -> tuple[int, str]:
+    out = io.StringIO()
+    return run(argv, io.StringIO(), out, out), out.getvalue()
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_session_runs_it_for_every_batch(path: Path, backend: str) -> None:
+    with glowpy.InferenceSession(path, backend=backend) as session:
+        assert [str(info) for info in session.get_inputs()] == ["x f32[batch x 4]"]
+        for rows in (2, 5, 1):
+            x = numbers(rows)
+            np.testing.assert_allclose(session.run(None, {"x": x})[0], expected(x), rtol=1e-6)
+
+
+def test_load_makes_a_module_of_it(path: Path) -> None:
+    module = glowpy.load(path, shapes={"x": (3, 4)})
+    function = glowpy.compile(module, backend="interpreter")
+    np.testing.assert_allclose(function({"x": numbers(3)})["y"], expected(numbers(3)), rtol=1e-6)
+    assert {(node.loc.file, node.loc.line) for node in module.main.nodes[:2]} == {
+        ("net.layers", 3), ("net.layers", 4),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["run", "--backend", "interpreter"],
+        ["check", "--backend", "interpreter"],
+        ["dump"],
+        ["bench", "--seconds", "0.01"],
+        ["profile", "--backend", "interpreter", "--inputs", "x.npz"],
+        ["quantize", "--dynamic", "--backend", "interpreter", "-o", "q.onnx"],
+        ["convert", "--to", "f16", "--backend", "interpreter", "-o", "h.onnx"],
+        ["export", "-o", "e.onnx"],
+        ["bundle", "-o", "made"],
+    ],
+    ids=lambda verb: verb[0],
+)
+def test_every_verb_takes_it(path: Path, verb: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    np.savez("x.npz", x=numbers(2))
+    status, out = command(verb[0], "net.layers", *verb[1:], "--shape", "batch=2")
+    assert status == 0, out
+
+
+def test_help_says_what_it_takes(path: Path) -> None:
+    status, out = command("run", str(path), "--help-model")
+    assert status == 0, out
+    assert "batch" in out
+
+
+def test_what_it_begins_with_comes_before_its_name(path: Path) -> None:
+    other = path.with_suffix(".onnx")
+    other.write_text(TEXT)
+    assert [str(p.type) for p in glowpy.load(other, dims={"batch": 1}).placeholders] == [
+        "f32[1x4]", "f32[1x2]",
+    ]  # fmt: skip
+    damaged = path.with_name("damaged.layers")
+    damaged.write_text("dense")
+    with pytest.raises(LoadError, match=r"damaged.layers: expected 'layers 1'"):
+        glowpy.load(damaged)
+
+
+def test_errors_name_the_line(path: Path) -> None:
+    path.write_text(TEXT.replace("relu", "selu"))
+    with pytest.raises(
+        UserError, match=r"net\.layers:4.*: expected dense, relu or first, got 'selu'"
+    ):
+        glowpy.load(path, dims={"batch": 1})
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("glowpy_layers.nothing:READER", "the reader 'layers' of the package glowpy_layers.nothing cannot be loaded"),
+        (f"{__name__}:WRONG", "expected a Reader of glowpy.importer, got 1"),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_broken_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, target: str, message: str
+) -> None:
+    install(monkeypatch, target)
+    with pytest.raises(UserError, match=message):
+        glowpy.load(path)
+
+
+def test_nobody_asks_packages_about_an_onnx_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "_entries", lambda: pytest.fail("asked"))
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Relu(x) }'
+    )
+    onnx.save(model, path.with_suffix(".onnx"))
+    glowpy.load(path.with_suffix(".onnx"))
