@@ -23,6 +23,12 @@ def test_repomap_when_a_file_says_nothing(tmp_path: Path) -> None:
     assert "- `k.c`: A kernel.\n" in text
 
 
+def test_tools_need_no_command_line() -> None:
+    """What they share with it lies below it."""
+    files = (Path(__file__).resolve().parents[2] / "tools").rglob("*.py")
+    assert [file for file in files if "from glowpy.cli" in file.read_text()] == []
+
+
 @pytest.mark.parametrize(("status", "result"), [(0, "passed"), (3, "failed (3)")])
 def test_check_tells_how_a_gate_ended(status: int, result: str) -> None:
     gate = Gate("probe", (sys.executable, "-c", f"raise SystemExit({status})"))

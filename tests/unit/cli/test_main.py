@@ -1,6 +1,7 @@
 """Exit codes, streams, help."""
 
 import errno
+import inspect
 import io
 import re
 import subprocess
@@ -29,6 +30,13 @@ def test_help_has_examples(verb: str) -> None:
     status, out, err = command(verb, "--help")
     assert (status, err) == (0, "")
     assert f"    glowpy {verb}" in out
+
+
+@pytest.mark.parametrize("verb", sorted(main.VERBS))
+def test_many_options_are_one_argument(verb: str) -> None:
+    callback = main.VERBS[verb].callback
+    assert callback is not None
+    assert len(inspect.signature(callback).parameters) <= 4
 
 
 def test_help_names_every_verb() -> None:
