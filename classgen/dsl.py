@@ -309,8 +309,8 @@ def _check_kinds(operator: Operator) -> None:
     _expect(operator.name, "kinds of a kernel in mixed", kernels, operator.mixed)
     mixed = [kind for kinds in operator.mixed.values() for kind in kinds.values()]
     for kind in (*kernels, *mixed, *operator.kinds, *operator.result_kinds):
-        known = (*ALL, *HALVES, *CODES)
-        if kind not in (known if operator.scalar else (*known, *WIDTHS)):
+        spelled_kinds = (*ALL, *HALVES, *CODES)
+        if kind not in (spelled_kinds if operator.scalar else (*spelled_kinds, *WIDTHS)):
             raise SpecError(f"{operator.name}: expected an element kind, got '{kind}'")
     _expect(operator.name, "C expressions", ("any", *_FAMILIES), operator.scalar)
     for family in map(kind_class, operator.kinds):

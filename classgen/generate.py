@@ -65,8 +65,8 @@ def render_all() -> dict[Path, str]:
     core = [op for op in operators if not op.backend]
     jobs = [*_core_jobs(operators)]
     for backend in dict.fromkeys(op.backend for op in operators if op.backend):
-        own = [op for op in operators if op.backend == backend]
-        jobs += _backend_jobs(own, ROOT / "glowpy" / "backends" / backend, core)
+        operators_of_backend = [op for op in operators if op.backend == backend]
+        jobs += _backend_jobs(operators_of_backend, ROOT / "glowpy" / "backends" / backend, core)
     return _rendered(jobs)
 
 
@@ -159,16 +159,16 @@ def _load_package(folder: Path) -> list[Operator]:
         raise SpecError(f"expected the declarations of the package in {file}")
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-        own = dsl.REGISTRY[first:]
+        loaded = dsl.REGISTRY[first:]
     finally:
         del dsl.REGISTRY[first:]
-    backends = sorted({op.backend for op in own})
+    backends = sorted({op.backend for op in loaded})
     if len(backends) != 1 or backends[0] in ours:
         listed = ", ".join(f'"{backend}"' for backend in backends) or "no operators"
         raise SpecError(
             f"{file}: expected operators of one backend of the package's own, got {listed}"
         )
-    return own
+    return loaded
 
 
 def _format(path: Path, text: str) -> str:

@@ -411,8 +411,8 @@ def _function(library: ctypes.CDLL, name: str, pointers: int) -> Callable[..., i
 
 
 def _meaning(code: int) -> str:
-    known = code in list(Status)
-    return Status(code).meaning if known else f"unknown status {code}"
+    is_status = code in list(Status)
+    return Status(code).meaning if is_status else f"unknown status {code}"
 
 
 def _expect_ok(function: str, code: int) -> None:

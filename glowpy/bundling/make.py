@@ -61,7 +61,7 @@ def bundle(
     Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget, for channels last of
     what is no input or output, or of a wrong rank, and for integer ports of a model that is not quantized.
     """
-    chosen = backend or CpuBackend()
+    compiler = backend or CpuBackend()
     chosen_steps = compiling or CompileOptions()
     passes = ctx or context(chosen_steps)
     functions = _entry_points(model, options)
@@ -69,7 +69,7 @@ def bundle(
         _expect_bounds(f)
     how = replace(chosen_steps, instrument=bool(options.instrument))
     programs = {
-        name: compilation(f, chosen, how, ctx=passes).program for name, f in functions.items()
+        name: compilation(f, compiler, how, ctx=passes).program for name, f in functions.items()
     }
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -80,7 +80,7 @@ def bundle(
     key = chosen_steps.code_key
     identity = {
         "glowpy": _version(),
-        "fingerprint": model_fingerprint(model, options, chosen, key),
+        "fingerprint": model_fingerprint(model, options, compiler, key),
     }
     if key:
         identity["left_out"] = key
@@ -90,7 +90,7 @@ def bundle(
             programs,
             Path(directory),
             options,
-            chosen,
+            compiler,
             identity=identity,
             golden=golden,
             modules=modules,
@@ -143,7 +143,7 @@ def _expect_bounds(f: Function) -> None:
     """Raises UserError for a network with dimensions of any size: a bundle's memory is planned for the largest."""
     ports = (*f.module.placeholders, *f.module.variables)
     symbols = symbols_of_types(port.type for port in ports)
-    names = [one.name for one in symbols.values() if one.high == UNBOUNDED]
+    names = [symbol.name for symbol in symbols.values() if symbol.high == UNBOUNDED]
     if names:
         raise UserError(
             f"@{f.name}: expected dimensions with bounds in a bundle, got {', '.join(names)}",
@@ -196,10 +196,10 @@ def _laid_out(modules: Mapping[str, Module], options: BundleOptions) -> dict[str
     ports = {
         key: [port.original for port in module.placeholders] for key, module in modules.items()
     }
-    known = dict.fromkeys(name for names in ports.values() for name in names)
+    names_of_ports = dict.fromkeys(name for names in ports.values() for name in names)
     for name in options.channels_last:
-        if name not in known:
-            raise unknown_port(name, known)
+        if name not in names_of_ports:
+            raise unknown_port(name, names_of_ports)
     return {
         key: channels_last(module, [name for name in options.channels_last if name in ports[key]])
         for key, module in modules.items()
@@ -213,7 +213,8 @@ def _golden(f: Function, program: Program, count: int) -> list[Golden]:
     runs = []
     for seed in range(count):
         extents = {
-            name: _golden_extent(one, seed, generator) for name, one in reference.symbols.items()
+            name: _golden_extent(symbol, seed, generator)
+            for name, symbol in reference.symbols.items()
         }
         inputs = random_inputs((*program.inputs, *memories(program)), seed, extents)
         outputs = run_in(inputs, reference, extents)

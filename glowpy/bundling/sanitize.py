@@ -96,7 +96,11 @@ def run_sanitized(directory: Path | str, seed: int = 0) -> int:
 
 def _ports(stored: StoredBundle, network: str) -> Mapping[str, tuple[str, int]]:
     """The role of every port by the name of its weight, and where it lies in the mutable area."""
-    (fields,) = (one for one in stored.manifest["networks"] if one["name"] == network)
+    (fields,) = (
+        network_fields
+        for network_fields in stored.manifest["networks"]
+        if network_fields["name"] == network
+    )
     return {
         symbol["weight"]: (symbol["role"], symbol["offset"])
         for symbol in fields["symbols"]

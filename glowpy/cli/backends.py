@@ -162,8 +162,10 @@ def bound_backend(name: str, options: CpuOptions, settings: Sequence[str] = ()) 
         if not separator:
             raise UserError(f"--set: expected NAME=VALUE, got '{setting}'")
         if key not in types:
-            known = ", ".join(types) or "none"
-            raise UserError(f"--set: the {name} backend has no option '{key}'; it has {known}")
+            option_names = ", ".join(types) or "none"
+            raise UserError(
+                f"--set: the {name} backend has no option '{key}'; it has {option_names}"
+            )
         if key in values:
             raise UserError(f"--set {key}: the option is given twice")
         values[key] = _parsed(key, text, types[key])

@@ -194,16 +194,19 @@ def bench(options: BenchOptions) -> None:
     """
     _expect_files(options.html, options.trace)
     plan = _plan(options)
-    own, twin = _backends(options, plan)
+    compiler, twin = _backends(options, plan)
     with pinned(plan.core), progress("measuring the machine"):
-        peaks = peaks_of(own.target, min(plan.threads, usable_cores()), fresh=options.fresh_peaks)
+        peaks = peaks_of(
+            compiler.target, min(plan.threads, usable_cores()), fresh=options.fresh_peaks
+        )
     timed = twin if options.layers or options.html or options.trace else None
     sources = [options.source(model) for model in options.models]
     results = [
-        measure(_subject(source, own, options), own, timed, peaks, plan) for source in sources
+        measure(_subject(source, compiler, options), compiler, timed, peaks, plan)
+        for source in sources
     ]
-    warn_of_tuning(own)
-    machine = machine_figures(own.target, peaks, plan)
+    warn_of_tuning(compiler)
+    machine = machine_figures(compiler.target, peaks, plan)
     if options.html is not None:
         write_text(options.html, bench_page(machine, results))
     if options.trace is not None:
@@ -211,7 +214,7 @@ def bench(options: BenchOptions) -> None:
     if options.as_json:
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
-        print_report(own.target, plan, results, layers=options.layers)
+        print_report(compiler.target, plan, results, layers=options.layers)
 
 
 def _plan(options: BenchOptions) -> Plan:
@@ -226,10 +229,12 @@ def _plan(options: BenchOptions) -> Plan:
 
 def _backends(options: BenchOptions, plan: Plan) -> tuple[CpuBackend, CpuBackend]:
     """The backend that compiles models, and one that also measures instructions."""
-    own = replace(options.cpu_options, threads=plan.threads)
-    twin = replace(own, tune=None, timed=options.clock)
+    settings_of_cpu = replace(options.cpu_options, threads=plan.threads)
+    twin = replace(settings_of_cpu, tune=None, timed=options.clock)
     name, settings = options.backend, options.settings
-    return machine_code_backend(name, own, settings), machine_code_backend(name, twin, settings)
+    return machine_code_backend(name, settings_of_cpu, settings), machine_code_backend(
+        name, twin, settings
+    )
 
 
 def _subject(source: Source, backend: CpuBackend, options: BenchOptions) -> Subject:

@@ -74,11 +74,11 @@ def _print_models(results: Sequence[Measured], plan: Plan) -> None:
 
 
 def _row(result: Measured, peers: Sequence[str]) -> list[str]:
-    others: list[str] = []
+    columns: list[str] = []
     for name in peers:
         seconds = result.peers.get(name)
-        known = seconds is not None
-        others += [_milliseconds(seconds), f"{result.ratio(name):.2f}"] if known else ["-", "-"]
+        is_timed = seconds is not None
+        columns += [_milliseconds(seconds), f"{result.ratio(name):.2f}"] if is_timed else ["-", "-"]
     return [
         Path(result.path).name,
         _milliseconds(result.median),
@@ -88,7 +88,7 @@ def _row(result: Measured, peers: Sequence[str]) -> list[str]:
         f"{result.direct_flops / _GIGA:.1f}" if result.macs else "-",
         f"{result.bandwidth / _GIGA:.1f}",
         f"{result.share_of_roof:.0%}",
-        *others,
+        *columns,
     ]
 
 

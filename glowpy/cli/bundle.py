@@ -302,8 +302,8 @@ def _print(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
             print_table("Most code", ["instruction", ">code", ">stack"], rows)
     for network in manifest["networks"]:
         ranges = [
-            f"{one['symbol']} = {one['low']}..{one['high']}{' (found)' * one.get('found', False)}"
-            for one in network.get("extents", ())
+            f"{extent['symbol']} = {extent['low']}..{extent['high']}{' (found)' * extent.get('found', False)}"
+            for extent in network.get("extents", ())
         ]
         if ranges:
             click.echo(f"{network['name']}: {', '.join(ranges)}; memory is for the highest")

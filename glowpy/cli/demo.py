@@ -134,11 +134,11 @@ def _compile(stages: Compilation, clock: _Clock) -> None:
     clock.seconds["lower"] = times["lower"]
     with clock.time("optimize IR"):
         _ = stages.ir
-    whole = clock.seconds.pop("optimize IR")
+    seconds = clock.seconds.pop("optimize IR")
     for stage in ("schedule", "irgen"):
         clock.seconds[stage] = times[stage]
-        whole -= times[stage]
-    clock.seconds["optimize IR"] = whole
+        seconds -= times[stage]
+    clock.seconds["optimize IR"] = seconds
     with clock.time("memory"):
         _ = stages.program
     with clock.time("codegen"):

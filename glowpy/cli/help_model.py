@@ -64,8 +64,8 @@ def _spelled(port: Declared | HostInfo) -> str:
 def _print_hosted(ports: Ports) -> None:
     """Prints options for a model of which a session computes a part: its inputs decide the extents."""
     numbers = {name: port for name, port in ports.items() if isinstance(port, Declared)}
-    others = {name: port for name, port in ports.items() if isinstance(port, HostInfo)}
-    given = [name for name, info in others.items() if must_be_given(info)]
+    hosts = {name: port for name, port in ports.items() if isinstance(port, HostInfo)}
+    given = [name for name, info in hosts.items() if must_be_given(info)]
     open_dims = [f"{name}=1" for name in _open_dims([*numbers.values()])]
     open_dims += [
         f"{n}:{_example(port)}" for n, port in numbers.items() if None in (port.shape or ())

@@ -51,29 +51,29 @@ def read_host_inputs(
     Raises UserError for an unknown input or dimension, an unreadable file, a value of another type, and what has to be
     given.
     """
-    known = {info.name: info for info in infos}
-    check_names({name: info.shape for name, info in known.items()}, shapes, dims)
+    infos_by_name = {info.name: info for info in infos}
+    check_names({name: info.shape for name, info in infos_by_name.items()}, shapes, dims)
     feeds: dict[str, Any] = {**values}
     for text in texts:
         name, separator, path = text.partition("=")
         arrays: Mapping[str, Any] = {name: None} if separator else read_arrays(text)
         for name, array in arrays.items():
-            if name not in known:
-                names = ", ".join(known) or "(there are none)"
+            if name not in infos_by_name:
+                names = ", ".join(infos_by_name) or "(there are none)"
                 raise UserError(f"--input: expected one of the inputs {names}, got '{name}'")
             if name in values:
                 raise UserError(
                     f"--input: '{name}' is given by --value as well", note="leave one out"
                 )
-            info = known[name]
+            info = infos_by_name[name]
             value = _read(info, path, _declared(info, shapes, dims)) if separator else array
             try:
                 feeds[name] = info.value(value)
             except UserError as error:
                 raise located(error, Loc(path or text), "input ") from None
-    rng, sizes = np.random.default_rng(seed), {**_said_by(feeds, known), **dims}
+    rng, sizes = np.random.default_rng(seed), {**_said_by(feeds, infos_by_name), **dims}
     assumed: dict[str, None] = {}
-    for name, info in known.items():
+    for name, info in infos_by_name.items():
         if name not in feeds:
             shape = _declared(info, shapes, sizes)
             feeds[name] = _made_up(info, [ASSUMED if size is None else size for size in shape], rng)
@@ -142,9 +142,9 @@ def _read_json(info: HostInfo, path: str) -> Any:
 def _lines(info: HostInfo, path: str, shape: Sequence[int | None]) -> Array:
     """A string for each line, in the shape of the input, of which one extent may follow from their number."""
     lines = np.array(read_text(path).splitlines(), object)
-    known = math.prod(size for size in shape if size is not None)
-    fits = shape.count(None) == 1 and known and lines.size % known == 0
-    if not fits and (None in shape or known != lines.size):
+    count = math.prod(size for size in shape if size is not None)
+    fits = shape.count(None) == 1 and count and lines.size % count == 0
+    if not fits and (None in shape or count != lines.size):
         spelled = "x".join("?" if size is None else str(size) for size in shape)
         raise UserError(
             f"input '{info.name}': expected lines for the shape [{spelled}], got {lines.size}",

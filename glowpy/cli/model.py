@@ -161,9 +161,9 @@ def expect_onnx(path: str, constants: str) -> None:
     """Raises LoadError for a file that does not end as ONNX files do, UserError where --constants is given for one."""
     if not path.endswith(".onnx") and reader_of(path) is None:
         place = Path(path)
-        known = foreign_folder(place) if place.is_dir() else foreign_file(place, path)
-        if known is not None:
-            raise known.error(path)
+        format = foreign_folder(place) if place.is_dir() else foreign_file(place, path)
+        if format is not None:
+            raise format.error(path)
         if not place.exists():
             raise LoadError(f"cannot read '{path}': there is no such file")
         if place.is_dir():
@@ -237,8 +237,8 @@ def _read_onnx(
     names = Unsaid(model.inputs, bound, dims).summary
     assumed = [name for name in names if name in unsaid.summary or name in apart]
     say_assumed(assumed)
-    said = [name for name in names if name not in assumed] if first else []
-    return _OnnxFile(model, *unsaid.said(), pairs, known, said)
+    sized = [name for name in names if name not in assumed] if first else []
+    return _OnnxFile(model, *unsaid.said(), pairs, known, sized)
 
 
 def _first_dim(info: ValueInfo) -> str:
@@ -348,9 +348,11 @@ class Source:
     @property
     def advice(self) -> str:
         """The remedy for samples of other shapes than the first; empty if the first has decided no dimension."""
-        said = () if is_text(self.path) else self._onnx.said
-        options = " ".join(shlex.join(["--shape", f"{name}=1..64"]) for name in said)
-        return f"the first sample says what dimensions are; {options} leaves them open" * bool(said)
+        names = () if is_text(self.path) else self._onnx.said
+        options = " ".join(shlex.join(["--shape", f"{name}=1..64"]) for name in names)
+        return f"the first sample says what dimensions are; {options} leaves them open" * bool(
+            names
+        )
 
     @cached_property
     def _onnx(self) -> _OnnxFile:
@@ -405,30 +407,30 @@ def read_inputs(
     given = _given_arrays(texts)
     arrays_by_name = _once(given, values or {})
     sources = {name: path for name, (_, path) in given.items()}
-    known = {port.name: port for port in ports}
-    known |= {port.name: Port(port.name, port.placeholder, port.type) for port in state}
+    ports_by_name = {port.name: port for port in ports}
+    ports_by_name |= {port.name: Port(port.name, port.placeholder, port.type) for port in state}
     for name, array in arrays_by_name.items():
-        if name not in known:
+        if name not in ports_by_name:
             raise UserError(
-                f"--input: expected one of the inputs {', '.join(known) or '(there are none)'}, got '{name}'"
+                f"--input: expected one of the inputs {', '.join(ports_by_name) or '(there are none)'}, got '{name}'"
             )
-        arrays_by_name[name] = as_codes(array, known[name].type.kind)
-        _check_array(known[name], arrays_by_name[name], sources.get(name, "--value"), model)
+        arrays_by_name[name] = as_codes(array, ports_by_name[name].type.kind)
+        _check_array(ports_by_name[name], arrays_by_name[name], sources.get(name, "--value"), model)
     growing = symbols_of(dim for port in state for dim in port.growing)
-    lowest = {name: one.low for name, one in growing.items()}
-    extents = _extents(list(known.values()), arrays_by_name, lowest)
-    others = [port for port in state if port.name not in arrays_by_name]
-    grown = [p.name for p in others if any(at_extents(dim, extents) for dim in p.growing)]
-    if grown and len(others) < len(state):
+    lowest = {name: symbol.low for name, symbol in growing.items()}
+    extents = _extents(list(ports_by_name.values()), arrays_by_name, lowest)
+    remaining = [port for port in state if port.name not in arrays_by_name]
+    grown = [p.name for p in remaining if any(at_extents(dim, extents) for dim in p.growing)]
+    if grown and len(remaining) < len(state):
         raise UserError(
             f"--input: expected state that is as long as that which is given for {', '.join(map(repr, grown))} as well"
         )
     rng = np.random.default_rng(seed)
     zeros = {p.name: np.zeros(type_at(p.type, extents).extents, p.type.kind.dtype) for p in state}
-    chosen = zeros | arrays_by_name
+    contents = zeros | arrays_by_name
     return {
-        name: chosen[name] if name in chosen else random_array(type_at(port.type, extents), rng)
-        for name, port in known.items()
+        name: contents[name] if name in contents else random_array(type_at(port.type, extents), rng)
+        for name, port in ports_by_name.items()
     }
 
 
@@ -446,7 +448,7 @@ def _extents(
     symbols = symbols_of_types(port.type for port in ports)
     given = [port for port in ports if port.name in arrays]
     extents = extents_of({port.name: (port.type.shape, arrays[port.name].shape) for port in given})
-    return {name: one.high for name, one in symbols.items()} | dict(others) | extents
+    return {name: symbol.high for name, symbol in symbols.items()} | dict(others) | extents
 
 
 def _check_array(port: Port, array: Array, path: str, model: str) -> None:

@@ -110,12 +110,14 @@ def opt(options: OptOptions) -> None:
         return
     if file is None:
         raise UserError("expected a file to work on", note="- reads standard input")
-    chosen = [name.strip() for name in options.names.split(",") if name.strip()]
-    for name in chosen:
+    pass_names = [name.strip() for name in options.names.split(",") if name.strip()]
+    for name in pass_names:
         driver.named(name)
     for option, printed in (("before", passes.print_before), ("after", passes.print_after)):
         for name in printed:
-            if name != "all" and (name not in chosen or not isinstance(driver.passes[name], Pass)):
+            if name != "all" and (
+                name not in pass_names or not isinstance(driver.passes[name], Pass)
+            ):
                 raise UserError(
                     f"--print-{option}: expected a pass that -p names, got '{name}'",
                     note="a stage such as irgen shows what it makes when it is the last",
@@ -124,7 +126,7 @@ def opt(options: OptOptions) -> None:
     ctx = passes.plain_context(CompileOptions())
     shown = "<stdin>" if file == "-" else file
     blobs = read_constants(options.constants) if options.constants else {}
-    click.echo(driver.run(read_text(file), shown, chosen, ctx, blobs), nl=False)
+    click.echo(driver.run(read_text(file), shown, pass_names, ctx, blobs), nl=False)
     passes.report(ctx)
 
 

@@ -111,7 +111,7 @@ class PassOptions:
             raise UserError("--pipeline: expected a file, got standard input")
         if self.pipeline:
             parse_recipe(read_text(self.pipeline), recipe_of(backend), self.pipeline)
-        grouped = {one for step in passes_of(backend).values() for one in _members(step)}
+        grouped = {member for step in passes_of(backend).values() for member in _members(step)}
         for name in (*self.print_before, *self.print_after):
             if name != _ALL:
                 expect_pass(name, backend)

@@ -76,20 +76,20 @@ def prepare_model(
         given = parse_ranges(ranges)
     except UserError as error:
         raise UserError(f"--prepare: {error.diagnostics[0].message}") from None
-    known = parse_values(values, model.inputs)
+    elements = parse_values(values, model.inputs)
     models = [model]
     if check_indices and isinstance(model, OnnxModel) and not pairs and model.source.keeps_caches:
         models.append(replace(model, shares_caches=True))  # as the drop-in opens it, too
     with progress(f"compiling {path}"):
-        for one in models:
+        for variant in models:
             with InferenceSession(
-                one,
+                variant,
                 backend=backend,
                 state=pairs,
                 on_compile=events.append,
                 check_indices=check_indices,
             ) as session:
-                session.prepare(given, values=known)
+                session.prepare(given, values=elements)
     if as_json:
         print_json([vars(event) | {"dims": dict(event.dims)} for event in events])
         return

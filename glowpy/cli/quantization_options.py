@@ -42,9 +42,9 @@ def _calibration(text: str, activations: ElemKind, schema: Schema) -> Calibratio
     """Parses --calibration. Raises UserError."""
     name, separator, number = text.partition(":")
     if name not in _CALIBRATIONS or (separator and name != "percentile"):
-        known = ", ".join(_CALIBRATIONS)
+        calibrations = ", ".join(_CALIBRATIONS)
         raise UserError(
-            f"--calibration: expected one of {known}, got '{text}'",
+            f"--calibration: expected one of {calibrations}, got '{text}'",
             note="percentile takes a number: percentile:99.9",
         )
     levels = 1 << 8 * activations.size

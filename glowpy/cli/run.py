@@ -319,8 +319,8 @@ def _run_compiled(source: Source, plan: RunPlan, start: float, passes: PassOptio
     compiled, feeds, begun = _compiled(source, plan, passes)
     compiled.observer = Observers(plan.observers)
     compile_seconds = time.perf_counter() - start
-    outputs, kept, seconds = _timed_runs(compiled, feeds, plan.repeat)
-    saved = {output: kept[name] for output, name in source.pairs.items()}
+    outputs, state, seconds = _timed_runs(compiled, feeds, plan.repeat)
+    saved = {output: state[name] for output, name in source.pairs.items()}
     return Run(
         feeds,
         outputs,
@@ -384,8 +384,8 @@ def _timed_runs(
     variables = [port.name for port in compiled.state_ports]
     for name in variables:
         state[name] = feeds[name]
-    said = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
-    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in said})
+    symbols = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
+    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in symbols})
     seconds = []
     for _ in range(repeat):
         for name in variables:

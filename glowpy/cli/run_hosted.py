@@ -36,8 +36,8 @@ def run_hosted(
     """
     start = time.perf_counter()
     infos = model.inputs
-    known = parse_values(values, infos)
-    feeds = read_host_inputs(texts, infos, *parse_shapes(shapes, infos), plan.seed, known)
+    elements = parse_values(values, infos)
+    feeds = read_host_inputs(texts, infos, *parse_shapes(shapes, infos), plan.seed, elements)
     names = [info.name for info in model.outputs]
     observer = Observers(plan.observers) if plan.observers else None
     seconds = []

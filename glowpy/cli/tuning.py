@@ -33,7 +33,7 @@ def warn_of_tuning(backend: CpuBackend) -> None:
             "measured, and its caches as well; to measure again: glowpy cache clear",
             err=True,
         )
-    if cache_folder() is None and not all(one.kept for one in backend.tuned):
+    if cache_folder() is None and not all(product.kept for product in backend.tuned):
         click.echo(
             f"warning: {why_off().diagnostics[0].message}; what --tune has measured is not kept",
             err=True,
@@ -42,17 +42,17 @@ def warn_of_tuning(backend: CpuBackend) -> None:
 
 def tuning_text(tuned: Sequence[Tuned]) -> str:
     """One sentence."""
-    kept, changed = (
-        sum(one.kept for one in tuned),
-        [one.gain for one in tuned if one.taken],
+    num_kept, changed = (
+        sum(product.kept for product in tuned),
+        [product.gain for product in tuned if product.taken],
     )
     if not tuned:
         return (
             "tuning: nothing is known of any product; --tune with more seconds measures those of fixed shapes that "
             "there are several ways to compute"
         )
-    known = "1 product is" if len(tuned) == 1 else f"{len(tuned)} products are"
-    text = f"tuning: {known} known, {len(tuned) - kept} measured now"
+    subject = "1 product is" if len(tuned) == 1 else f"{len(tuned)} products are"
+    text = f"tuning: {subject} known, {len(tuned) - num_kept} measured now"
     if not changed:
         return f"{text}; all are computed as without --tune"
     verb = "is" if len(changed) == 1 else "are"

@@ -38,18 +38,18 @@ def parse_values(
     texts: Sequence[str], infos: Sequence[ValueInfo] | Sequence[HostInfo]
 ) -> dict[str, Array]:
     """Parses --value: the elements of inputs, as arrays of their types. Raises UserError."""
-    known = {info.name: info for info in infos}
+    infos_by_name = {info.name: info for info in infos}
     values: dict[str, Array] = {}
     for text in texts:
         name, separator, elements = text.partition("=")
         if not (name and separator and elements):
             raise UserError(f"--value: expected INPUT=NUMBERS or INPUT=FILE.npy, got '{text}'")
-        if name not in known:
-            names = ", ".join(known) or "(there are none)"
+        if name not in infos_by_name:
+            names = ", ".join(infos_by_name) or "(there are none)"
             raise UserError(f"--value: expected one of the inputs {names}, got '{name}'")
         if name in values:
             raise UserError(f"--value: '{name}' is given twice")
-        info = known[name]
+        info = infos_by_name[name]
         if info.kind is None:
             raise UserError(f"--value: expected an input of numbers, got '{name}' of {info.type}")
         is_file = elements.endswith(_FILES)

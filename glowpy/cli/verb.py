@@ -43,7 +43,9 @@ class Described(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the verbs and what they do."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, _first_sentence(one.help or "")) for name, one in commands if one]
+        rows = [
+            (name, _first_sentence(command.help or "")) for name, command in commands if command
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

@@ -178,8 +178,8 @@ def _head(path: Path) -> bytes:
 
 def _guesses(head: bytes, content: Path | bytes, name: str) -> Iterator[Foreign]:
     """Yields the formats that it may have, the surest first."""
-    yield from (one for start, one in _STARTS.items() if head.startswith(start))
-    yield from (one for mark, one in _AT_4.items() if head[4:8] == mark)
+    yield from (format for start, format in _STARTS.items() if head.startswith(start))
+    yield from (format for mark, format in _AT_4.items() if head[4:8] == mark)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         yield Foreign("an image (WebP)", _IMAGE)
     if head[257:262] == b"ustar":
@@ -196,9 +196,9 @@ def _guesses(head: bytes, content: Path | bytes, name: str) -> Iterator[Foreign]
     if _is_graph(head):
         yield Foreign("a frozen graph of TensorFlow", _GRAPH)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    yield from (one for form, one in _TEXTS if form.match(text))
-    if known := _SUFFIXES.get(Path(name).suffix.lower()):
-        yield known
+    yield from (format for form, format in _TEXTS if form.match(text))
+    if by_suffix := _SUFFIXES.get(Path(name).suffix.lower()):
+        yield by_suffix
 
 
 def _is_graph(head: bytes) -> bool:
@@ -216,9 +216,9 @@ def _in_zip(content: Path | bytes, name: str) -> Foreign:
     archive = BytesIO(content) if isinstance(content, bytes) else content
     with suppress(zipfile.BadZipFile, OSError, ValueError), zipfile.ZipFile(archive) as file:
         names = file.namelist()
-    found = (one for form, one in _IN_ZIP if any(form.fullmatch(entry) for entry in names))
-    known = _SUFFIXES.get(Path(name).suffix.lower())
-    return next(found, known or Foreign("a ZIP archive", _UNPACK))
+    found = (format for form, format in _IN_ZIP if any(form.fullmatch(entry) for entry in names))
+    by_suffix = _SUFFIXES.get(Path(name).suffix.lower())
+    return next(found, by_suffix or Foreign("a ZIP archive", _UNPACK))
 
 
 def foreign_folder(folder: Path) -> Foreign | None:

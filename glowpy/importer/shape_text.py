@@ -99,20 +99,22 @@ def _add_shape(info: Shaped, shapes: Shapes, dims: Dims) -> None:
         f"{info.name}[{axis}]" if dim is None else dim for axis, dim in enumerate(info.shape or ())
     ]
     unnamed = [name for name, dim in zip(spelled, info.shape or (), strict=True) if dim is None]
-    own = [name for name in unnamed if isinstance(name, str) and name in dims]
-    if not own:
+    dim_names = [name for name in unnamed if isinstance(name, str) and name in dims]
+    if not dim_names:
         return
     if info.name in shapes:
-        raise UserError(f"--shape: '{own[0]}' is given twice", note=f"'{info.name}' has it as well")
+        raise UserError(
+            f"--shape: '{dim_names[0]}' is given twice", note=f"'{info.name}' has it as well"
+        )
     missing = [name for name in spelled if isinstance(name, str) and name not in dims]
     if missing:
         options = " ".join(shlex.join(["--shape", f"{name}=1"]) for name in missing)
         raise UserError(
-            f"--shape: expected all open dimensions of the input '{info.name}', got '{own[0]}'",
+            f"--shape: expected all open dimensions of the input '{info.name}', got '{dim_names[0]}'",
             note=f"add {options}",
         )
     shapes[info.name] = tuple(dims[name] if isinstance(name, str) else name for name in spelled)
-    for name in own:
+    for name in dim_names:
         del dims[name]
 
 

@@ -57,9 +57,9 @@ class IOBinding:
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Binds an input to a value. Raises RuntimeError for a name that is no input."""
-        known = [*self.session.get_inputs(), *self.session.get_overridable_initializers()]
-        if name not in [info.name for info in known]:
-            names = ", ".join(f"'{info.name}'" for info in known)
+        node_args = [*self.session.get_inputs(), *self.session.get_overridable_initializers()]
+        if name not in [info.name for info in node_args]:
+            names = ", ".join(f"'{info.name}'" for info in node_args)
             raise RuntimeError(f"expected one of the inputs {names or 'none'}, got '{name}'")
         self._inputs[name] = ortvalue
 

@@ -430,9 +430,9 @@ def get_model_compatibility_for_ep_devices(
 
 def register_execution_provider_library(registration_name: str, library_path: str) -> None:
     """Raises Fail: providers are machine code for onnxruntime."""
-    known = "" if Path(library_path).exists() else ": there is no such file"
+    reason = "" if Path(library_path).exists() else ": there is no such file"
     raise Fail(
-        f"Failed to load library {library_path} for '{registration_name}'{known}; "
+        f"Failed to load library {library_path} for '{registration_name}'{reason}; "
         "providers are machine code for onnxruntime, and glowpy runs on the CPU"
     )
 

@@ -90,7 +90,9 @@ def set_default_logger_callback(callback: Callback | None, severity: int = 2) ->
         raise RuntimeError(f"expected a function or None, got {callback!r}")
     if not 0 <= severity < len(_LEVELS):
         raise RuntimeError(f"expected a severity from 0 to 4, got {severity}")
-    for handler in [own for own in _LOGGER.handlers if isinstance(own, _Calling)]:
+    for handler in [
+        other_handler for other_handler in _LOGGER.handlers if isinstance(other_handler, _Calling)
+    ]:
         _LOGGER.removeHandler(handler)
     if callback is not None:
         _LOGGER.addHandler(_Calling(callback))

@@ -117,10 +117,14 @@ def output_infos(model: OnnxModel | HostModel) -> list[NodeArg]:
     nodes = [node for _, node in model.order] if isinstance(model, OnnxModel) else None
     proto = model.source.proto
     shapes = inferred_outputs(proto, proto.graph.node if nodes is None else nodes)
-    known = {info.name: shape for info, shape in zip(proto.graph.output, shapes, strict=True)}
+    shapes_by_name = {
+        info.name: shape for info, shape in zip(proto.graph.output, shapes, strict=True)
+    }
     args = [NodeArg.of(info) for info in model.outputs]
     return [
-        NodeArg(arg.name, arg.type, shape) if (shape := known.get(arg.name)) is not None else arg
+        NodeArg(arg.name, arg.type, shape)
+        if (shape := shapes_by_name.get(arg.name)) is not None
+        else arg
         for arg in args
     ]
 
@@ -164,19 +168,19 @@ def _stored(model: OnnxModel | HostModel) -> list[ValueInfo]:
 
 def with_inputs(model: OnnxModel, names: Iterable[str]) -> OnnxModel:
     """The model with inputs instead of these initializers."""
-    chosen = set(names)
+    input_names = set(names)
     proto = type(model.source.proto)()
     proto.CopyFrom(model.source.proto)  # large tensors are not in it
     graph = proto.graph
     inputs = {value.name for value in graph.input}
     for tensor in graph.initializer:
-        if tensor.name in chosen - inputs:
+        if tensor.name in input_names - inputs:
             value = graph.input.add(name=tensor.name)
             value.type.tensor_type.elem_type = tensor.data_type
             for size in tensor.dims:
                 value.type.tensor_type.shape.dim.add(dim_value=size)
-    _keep(graph.initializer, chosen, lambda tensor: tensor.name)
-    _keep(graph.sparse_initializer, chosen, lambda tensor: tensor.values.name)
+    _keep(graph.initializer, input_names, lambda tensor: tensor.name)
+    _keep(graph.sparse_initializer, input_names, lambda tensor: tensor.values.name)
     return OnnxModel(replace(model.source, proto=proto))
 
 

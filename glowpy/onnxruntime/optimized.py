@@ -56,7 +56,9 @@ def check_target(path: Path, model: str | PathLike[str] | bytes, options: Sessio
     """Raises Fail where a file to be written is the model's, or holds its external data."""
     if isinstance(model, bytes) or not path.exists():
         return
-    if any(path.samefile(own) for own in open_model(model, options).source.stores.paths):
+    if any(
+        path.samefile(stored_path) for stored_path in open_model(model, options).source.stores.paths
+    ):
         raise Fail(f"expected another file to write than those of the model, got '{path}'")
 
 

@@ -175,7 +175,7 @@ class RunOptions(_Options):
     def adapted(self) -> dict[str, Array]:
         """The tensors of all adapters by name."""
         adapters: list[LoraAdapter] = self._values.get("adapters", [])
-        return {name: array for one in adapters for name, array in one.arrays.items()}
+        return {name: array for adapter in adapters for name, array in adapter.arrays.items()}
 
     def say_ignored(self) -> None:
         """Says what has no effect."""

@@ -133,11 +133,11 @@ def check_and_normalize_provider_args(
     names = _names(providers or (), options) if providers is not None else []
     given = options or [one[1] if isinstance(one, tuple) else {} for one in providers or ()]
     normalized: dict[str, dict[str, str]] = {}
-    for name, own in zip(names, given, strict=True):
+    for name, settings in zip(names, given, strict=True):
         if name not in available_provider_names:
             warnings.warn(f"provider '{name}' is not available", UserWarning, stacklevel=2)
         if name in normalized:
             warnings.warn(f"provider '{name}' is named twice", UserWarning, stacklevel=2)
             continue
-        normalized[name] = {str(key): str(value) for key, value in own.items()}
+        normalized[name] = {str(key): str(value) for key, value in settings.items()}
     return list(normalized), list(normalized.values())

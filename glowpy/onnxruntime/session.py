@@ -409,8 +409,8 @@ class InferenceSession(ProcessBound):
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
         shared = self._caches and out is not None and _shares_memory(feeds, out)
-        whole = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
-        if self._profiler is None and whole and not shared:
+        is_complete = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
+        if self._profiler is None and is_complete and not shared:
             return self._session.run(names, feeds, out=out)
         choice = {info.name for info in self._overridable}
         session = self._session_with(frozenset(feeds.keys() & choice), shared=shared)

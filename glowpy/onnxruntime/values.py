@@ -232,16 +232,16 @@ class OrtValue:
         array = data._array if isinstance(data, OrtValue) else data
         if not isinstance(array, np.ndarray):
             raise TypeError("data must be a numpy.ndarray or an OrtValue")
-        own = self._array
-        if array.dtype != own.dtype:
+        target = self._array
+        if array.dtype != target.dtype:
             raise RuntimeError(
-                f"the source and destination must have the same data type: expected {own.dtype}, got {array.dtype}"
+                f"the source and destination must have the same data type: expected {target.dtype}, got {array.dtype}"
             )
-        if array.size != own.size:
+        if array.size != target.size:
             raise RuntimeError(
-                f"the source and destination must have the same size: expected {own.size} elements, got {array.size}"
+                f"the source and destination must have the same size: expected {target.size} elements, got {array.size}"
             )
-        own[...] = array.reshape(own.shape)
+        target[...] = array.reshape(target.shape)
 
 
 class OrtValueVector(list[OrtValue]):

@@ -86,26 +86,28 @@ def convert(
     Raises UserError for a profile of another model, for options that name what is not there, and for nodes that stay in
     floats if there are to be none.
     """
-    chosen = Options() if options is None else options
+    settings = Options() if options is None else options
     expect_type("profile", profile, Profile, "a Profile, such as Profile.load(path) gives")
-    expect_type("options", chosen, Options, "Options")
+    expect_type("options", settings, Options, "Options")
     original = optimized(model)
     profile = profile.fitted(original)
-    for name in chosen.calibrations:
+    for name in settings.calibrations:
         profile[name]  # one to calibrate in another way, which has to be there
-    backend = backend_of(chosen.backend) if isinstance(chosen.backend, str) else chosen.backend
+    backend = (
+        backend_of(settings.backend) if isinstance(settings.backend, str) else settings.backend
+    )
     refused: dict[Loc, str] = {}
     while True:
         f = original.module.clone().function(original.name)
-        choice = islands(f, profile, chosen, refused)
+        choice = islands(f, profile, settings, refused)
         bodies = {node: (g, _IN_BODY.format(g.name)) for g, node in unprofiled(f)}
         computing = {n: why for n, why in choice.reasons.items() if not n.has(Trait.SHAPE_ONLY)}
-        if chosen.assert_all:
+        if settings.assert_all:
             _expect_no_floats(computing | {node: reason for node, (_, reason) in bodies.items()})
         nodes = [outcome_of(node, reason) for node, reason in computing.items()]
         nodes += [outcome_of(node, reason, g) for node, (g, reason) in bodies.items()]
         places = {node.loc for node, reason in choice.reasons.items() if not reason}
-        converter = _Converter(f, profile, chosen, choice)
+        converter = _Converter(f, profile, settings, choice)
         converter.run()
         if watched:
             converter.watch()
@@ -217,8 +219,8 @@ class _Converter:
         node = value.node
         if node is not None and node in self._integer and moves(node):
             ((_, source),) = data_of(node)
-            known = is_known(source)
-            quant = self._constant(source) if known else parameters(self._types[source])
+            is_constant = is_known(source)
+            quant = self._constant(source) if is_constant else parameters(self._types[source])
         else:
             quant = quants.get(value) or self._quant_of(value)
         self._types[value] = Type(self._options.activations, value.type.shape, quant)
@@ -257,8 +259,8 @@ class _Converter:
             return node.SCHEMA.quant is Quantized.NUMBERS or isinstance(node, ConcatNode)
         if node.result.num_users != 1 or users[0] not in self._integer or not is_exact(users[0]):
             return False
-        others = [value for value in users[0].inputs if value is not node.result]
-        rounded = all(v in self._types or v.node not in self._integer for v in others)
+        values = [value for value in users[0].inputs if value is not node.result]
+        rounded = all(v in self._types or v.node not in self._integer for v in values)
         return isinstance(node, Product) and rounded
 
     # -------------------------------------------------------------------------------------------- nodes

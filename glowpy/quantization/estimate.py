@@ -128,7 +128,7 @@ def estimate(
     conversion = method.convert(original)
     outcomes = {node.name: node for node in conversion.nodes}
     layers = [node for _, node in original.all_nodes if node.SCHEMA.mnemonic in method.kinds]
-    known: dict[Hashable, tuple[float, float | None]] = {}
+    measurements: dict[Hashable, tuple[float, float | None]] = {}
     estimates = []
     for index, node in enumerate(layers):
         report("layers", index, len(layers))
@@ -138,10 +138,10 @@ def estimate(
         integer = not outcome.reason
         values = tuple((value.type, is_known(value)) for value in node.inputs)
         key = type(node), print_attrs(node.attrs), values, integer
-        if key not in known:
-            known[key] = _measured(node, method, integer=integer)
+        if key not in measurements:
+            measurements[key] = _measured(node, method, integer=integer)
         place = (node.name, outcome.kind, outcome.origin, str(node.result.type))
-        estimates.append(LayerEstimate(*place, *known[key], outcome.reason))
+        estimates.append(LayerEstimate(*place, *measurements[key], outcome.reason))
     report("the whole network", 0, 0)
     names = [p.original for p in original.parameters]
     networks = {"floats": original, "integers": conversion.module.main}
@@ -169,13 +169,13 @@ def _quantized(f: Function, method: Method) -> Function:
     if not isinstance(method, ByProfile):
         simple = replace(method, keep=()) if isinstance(method, WithoutProfile) else method
         return simple.convert(f).module.main
-    known = profile(f, [_random(f)], backend=method.backend)
+    random_profile = profile(f, [_random(f)], backend=method.backend)
     options = replace(method.options, keep=(), skip_first=False, skip_last=False, calibrations={})
     result = f.saves[0].input
-    low, high = options.calibration.range(known[result.name])
+    low, high = options.calibration.range(random_profile[result.name])
     quant = quant_of_range(low, high, options.activations, options.schema)
     type = Type(options.activations, result.type.shape, quant)
-    return _from_end_to_end(convert(f, known, options).module.main, type)
+    return _from_end_to_end(convert(f, random_profile, options).module.main, type)
 
 
 def _layer(node: Node) -> Function:

@@ -146,8 +146,8 @@ class _Comparison:
         """Compares one run more."""
         for name, type in self.types.items():
             if np.issubdtype(expected[name].dtype, np.floating):
-                known = self.fidelities.get(name, Fidelity())
-                self.fidelities[name] = known.plus(expected[name], got[name], type)
+                fidelity = self.fidelities.get(name, Fidelity())
+                self.fidelities[name] = fidelity.plus(expected[name], got[name], type)
 
 
 def sensitivity(
@@ -177,8 +177,8 @@ def sensitivity(
     for index, layer in enumerate(missing):
         report("layers alone", index, len(missing))
         assert expected is not None
-        others = [f"%{other}" for other in layers if other != layer]
-        single = method.keeping(others, trial=True).convert(original)
+        other_layers = [f"%{other}" for other in layers if other != layer]
+        single = method.keeping(other_layers, trial=True).convert(original)
         got = runner(single.module.main, method.backend, names)
         state = _Comparison({p.original: None for p in original.outputs})
         for sample in samples:
@@ -190,9 +190,9 @@ def sensitivity(
 
 def worst(fidelities: Iterable[Fidelity]) -> float:
     """The lowest decibels. Raises UserError if nothing was compared."""
-    known = [fidelity.decibels for fidelity in fidelities if fidelity.count]
-    if not known:
+    decibels = [fidelity.decibels for fidelity in fidelities if fidelity.count]
+    if not decibels:
         raise UserError(
             "expected an output of floats, and inputs for which it is finite, to compare"
         )
-    return min(known)
+    return min(decibels)

@@ -68,10 +68,10 @@ def halve(
     if not kind.is_half:
         raise UserError(f"expected f16 or bf16 to convert to, got {kind.value}")
     original = optimized(model)
-    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    compiler = backend_of(backend) if isinstance(backend, str) else backend
     before = bytes_of_constants(original)
     measured = list(samples)
-    refused = out_of_range(original, kind, measured, chosen) if measured else {}
+    refused = out_of_range(original, kind, measured, compiler) if measured else {}
     while True:
         f = original.module.clone().function(original.name)
         functions = (*f.called, f)
@@ -81,7 +81,7 @@ def halve(
         converters = {g: _Converter(g, kind, kept, refused, constants, exact) for g in functions}
         # Callers go first: what they hand on may be exact.
         reasons = {g: converters[g].run() for g in reversed(functions)}
-        new = {n: why for c in converters.values() for n, why in c.refusals(chosen).items()}
+        new = {n: why for c in converters.values() for n, why in c.refusals(compiler).items()}
         if not new:
             break
         refused |= new

@@ -53,9 +53,9 @@ def instrument(f: Function) -> list[Watched]:
     parts: dict[Node, str] = {}
     for lowered, created in lowering(f, is_quantized_arithmetic):
         parts.update(dict.fromkeys(created, parts.get(lowered, lowered.name)))
-    known = watched.values
+    values = watched.values
     for value in _computed(f):
-        if value.node in parts and value not in known:
+        if value.node in parts and value not in values:
             watched.add(value, parts[value.node])
     return watched.all
 

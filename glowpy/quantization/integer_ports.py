@@ -93,8 +93,8 @@ def _shaped(type: Type, port: Placeholder, moved: bool) -> Type | None:
     """The type in the port's shape. Channels are not looked for once elements have been moved."""
     if not moved:
         return type
-    whole = type.quant is not None and type.quant.axis is None
-    return Type(type.kind, port.type.shape, type.quant) if whole else None
+    is_per_tensor = type.quant is not None and type.quant.axis is None
+    return Type(type.kind, port.type.shape, type.quant) if is_per_tensor else None
 
 
 def _retype(module: Module, port: Placeholder, type: Type) -> None:
@@ -102,9 +102,9 @@ def _retype(module: Module, port: Placeholder, type: Type) -> None:
     uses, floats = port.value.uses, port.type
     port.value.type = type
     for f in module.functions:
-        own = [(node, index) for node, index in uses if node in f]
+        uses_here = [(node, index) for node, index in uses if node in f]
         with f.at(port.loc):
-            for node, index in own:
+            for node, index in uses_here:
                 if not (isinstance(node, SaveNode) and index == SAVED):
                     continue
                 source = node.input.node
@@ -113,7 +113,7 @@ def _retype(module: Module, port: Placeholder, type: Type) -> None:
                 else:
                     stored = f.create_quantize(port.name, type, node.input)
                     node.set_input(SAVED - 1, stored.result)
-            reads = [(n, i) for n, i in own if not (isinstance(n, SaveNode) and i == SAVED)]
+            reads = [(n, i) for n, i in uses_here if not (isinstance(n, SaveNode) and i == SAVED)]
             if reads:
                 numbers = f.create_dequantize(port.name, floats, port)
                 for node, index in reads:

@@ -90,8 +90,8 @@ def islands(f: Function, profile: Profile, options: Options, refused: Mapping[Lo
     Raises UserError for a node to keep that is not there.
     """
     nodes = [node for node in f.topological() if computes_with_floats(node)]
-    kept = _kept(nodes, options)
-    stays = {node: kept.get(node) or refused.get(node.loc, "") for node in nodes}
+    reasons_to_keep = _kept(nodes, options)
+    stays = {node: reasons_to_keep.get(node) or refused.get(node.loc, "") for node in nodes}
     candidates = [node for node in nodes if not stays[node]]
     tables = _tables(candidates, profile, options)
     joined = tables | (_norms(candidates, profile, options) if options.integer_norms else {})
@@ -227,15 +227,15 @@ def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node
     the `Add` of a bias, which is then one of either.
     """
     expect_type("keep", names, tuple | list, "a tuple of names")
-    kept: dict[Node, str] = {}
+    reasons: dict[Node, str] = {}
     unknown = set(names)
     for node in nodes:
         place = node.loc
-        own = {node.name, f"%{node.name}", node.SCHEMA.mnemonic, place.node, place.operator}
-        own &= set(names)
-        unknown -= own
-        if own:
-            kept[node] = f"'{min(own)}' is to be kept"
+        matches = {node.name, f"%{node.name}", node.SCHEMA.mnemonic, place.node, place.operator}
+        matches &= set(names)
+        unknown -= matches
+        if matches:
+            reasons[node] = f"'{min(matches)}' is to be kept"
     if unknown:
         kinds = sorted({node.SCHEMA.mnemonic for node in nodes})
         kinds += sorted({node.loc.operator for node in nodes if node.loc.operator})
@@ -245,18 +245,18 @@ def chosen_to_keep(nodes: Collection[Node], names: Collection[str]) -> dict[Node
             if nodes
             else "there is nothing to quantize",
         )
-    return kept
+    return reasons
 
 
 def _kept(nodes: Collection[Node], options: Options) -> dict[Node, str]:
     """The nodes that the user wants in floats, and why."""
-    kept = chosen_to_keep(nodes, options.keep)
+    reasons = chosen_to_keep(nodes, options.keep)
     layers = [node for node in nodes if isinstance(node, Product)]
     if options.skip_first:
-        kept.update(dict.fromkeys(layers[:1], "the first layer is to be kept"))
+        reasons.update(dict.fromkeys(layers[:1], "the first layer is to be kept"))
     if options.skip_last:
-        kept.update(dict.fromkeys(layers[-1:], "the last layer is to be kept"))
-    return kept
+        reasons.update(dict.fromkeys(layers[-1:], "the last layer is to be kept"))
+    return reasons
 
 
 def _refusal(node: Node, profile: Profile, options: Options, joined: Mapping[Node, Node]) -> str:

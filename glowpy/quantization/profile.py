@@ -128,8 +128,8 @@ class Profile:
         values = dict(self.values)
         results = [value for node in f.nodes for value in node.results]
         for value in (*(parameter.value for parameter in f.parameters), *results):
-            known = values.get(value.name)
-            if known is None or without_extents(known.type) != without_extents(str(value.type)):
+            entry = values.get(value.name)
+            if entry is None or without_extents(entry.type) != without_extents(str(value.type)):
                 none = Statistics.none()
                 values[value.name] = ProfiledValue(value.name, "", "", "", none)
         return replace(self, values=values)
@@ -254,20 +254,20 @@ def _plain(entry: object) -> object:
 
 def _entry(value: ProfiledValue) -> dict[str, object]:
     """As the file has it; infinities stand for no element."""
-    known, histogram = value.statistics, value.statistics.histogram
+    statistics, histogram = value.statistics, value.statistics.histogram
     return {
         "name": value.name,
         "type": value.type,
         "origin": value.origin,
         "part_of": value.part_of,
-        "min": known.low,
-        "max": known.high,
-        "count": known.count,
-        "nans": known.nans,
-        "infinities": known.infinities,
-        "runs": known.runs,
-        "sum_of_lows": str(known.sum_of_lows),
-        "sum_of_highs": str(known.sum_of_highs),
+        "min": statistics.low,
+        "max": statistics.high,
+        "count": statistics.count,
+        "nans": statistics.nans,
+        "infinities": statistics.infinities,
+        "runs": statistics.runs,
+        "sum_of_lows": str(statistics.sum_of_lows),
+        "sum_of_highs": str(statistics.sum_of_highs),
         "exponent": histogram.exponent,
         "first": histogram.first,
         "histogram": " ".join(map(str, histogram.counts.tolist())),

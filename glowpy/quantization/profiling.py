@@ -128,7 +128,7 @@ class Profiler:
             Statistics.none() if start is None else start[watched.name] for watched in self._watched
         ]
         self._state = _State(statistics, 0, "")
-        self._growth = [_Growth(known.size) for known in statistics]
+        self._growth = [_Growth(value_statistics.size) for value_statistics in statistics]
         self._function = compile(work, backend)
         given = (model.main if isinstance(model, Module) else model).parameters
         self._unread = {p.original for p in given} - set(self._function.inputs)
@@ -149,12 +149,12 @@ class Profiler:
             return False
         outputs = self._function({k: v for k, v in sample.items() if k not in self._unread})
         statistics = [
-            known.merged(Statistics.of_run(*(outputs[name] for name in watched.outputs)))
-            for known, watched in zip(before.statistics, self._watched, strict=True)
+            value_statistics.merged(Statistics.of_run(*(outputs[name] for name in watched.outputs)))
+            for value_statistics, watched in zip(before.statistics, self._watched, strict=True)
         ]
         self._state = _State(statistics, before.runs + 1, digest)
-        for growth, known in zip(self._growth, statistics, strict=True):
-            growth.note(self.runs, known.size)
+        for growth, value_statistics in zip(self._growth, statistics, strict=True):
+            growth.note(self.runs, value_statistics.size)
         return True
 
     @property

@@ -93,7 +93,7 @@ class Report:
         """For JSON."""
         return {
             "samples": self.samples,
-            "outputs": {name: known.decibels for name, known in self.outputs.items()},
+            "outputs": {name: fidelity.decibels for name, fidelity in self.outputs.items()},
             "ranking": [
                 {"name": name, "sensitivity": decibels} for name, decibels in self.ranking.items()
             ],
@@ -122,17 +122,17 @@ def report(
     original = optimized(model)
     final = method if searched is None else searched.method
     conversion = final.convert(original) if searched is None else searched.conversion
-    known = fidelities(original, final, samples)
+    by_output = fidelities(original, final, samples)
     alone = searched.sensitivity if searched is not None else {}
     ranking = sensitivity(original, method, samples, alone)
     values = method.profile.values if isinstance(method, ByProfile) else {}
     outputs = {
         name.removeprefix("output "): fidelity
-        for name, fidelity in known.items()
+        for name, fidelity in by_output.items()
         if name.startswith("output ")
     }
     inputs = [placeholder.name for placeholder in original.inputs]
-    rows = _rows(inputs, conversion, values, known, ranking)
+    rows = _rows(inputs, conversion, values, by_output, ranking)
     return Report(conversion, len(samples), outputs, rows, ranking, searched)
 
 

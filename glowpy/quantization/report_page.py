@@ -48,17 +48,17 @@ def _summary(report: Report) -> list[Element]:
         f"{report.conversion.bytes_after:,} bytes, {report.conversion.bytes_before:,} in floats. "
         f"Compared with the network in floats on {report.samples} inputs."
     )
-    rows = [(name, decibels_text(known.decibels)) for name, known in report.outputs.items()]
+    rows = [(name, decibels_text(fidelity.decibels)) for name, fidelity in report.outputs.items()]
     return [element("p", counts), table(["output", ">signal to noise"], rows)]
 
 
 def _search(searched: Searched | None) -> list[Element]:
     if searched is None:
         return []
-    kept = ", ".join(searched.layers) or "none"
+    layers = ", ".join(searched.layers) or "none"
     scores = (
         f"The metric says {searched.in_floats:.6g} of the network in floats, and {searched.score:.6g} "
-        f"of the quantized one. Layers that the search keeps in floats: {kept}."
+        f"of the quantized one. Layers that the search keeps in floats: {layers}."
     )
     rows = [
         (
@@ -114,17 +114,17 @@ def _values(report: Report) -> list[Element]:
 
 
 def _cells(row: Row) -> list[Content]:
-    known, type = row.fidelity, row.type
+    fidelity, type = row.fidelity, row.type
     scale = offset = ""
     if type is not None and type.quant is not None:
         scale, offset = f"{type.quant.scales[0]:.6g}", str(type.quant.offsets[0])
-    limited = known is not None and type is not None
+    limited = fidelity is not None and type is not None
     return [
         *(row.name, row.kind, row.origin),
         type.kind.value if type is not None else _reason(row.reason),
         *(scale, offset),
-        decibels_text(known.decibels) if known is not None else "",
-        f"{known.saturation:.2%}" if known is not None and limited else "",
+        decibels_text(fidelity.decibels) if fidelity is not None else "",
+        f"{fidelity.saturation:.2%}" if fidelity is not None and limited else "",
         _drawing(row.statistics, type) if row.statistics is not None else "",
     ]
 

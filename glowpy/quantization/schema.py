@@ -55,7 +55,7 @@ def quant_of_range(
     Raises UserError for another kind, and for a range whose ends are not finite or are in the wrong order.
     """
     if kind not in _KINDS:
-        kinds = ", ".join(known.value for known in _KINDS)
+        kinds = ", ".join(allowed_kind.value for allowed_kind in _KINDS)
         raise UserError(f"expected one of the kinds {kinds} to quantize to, got {kind.value}")
     if not (math.isfinite(low) and math.isfinite(high)):
         raise UserError(f"expected a finite range to quantize, got {low} to {high}")
@@ -112,8 +112,8 @@ def quant_of_weights(
         return quant_of_range(numbers.min(initial=0.0), numbers.max(initial=0.0), kind, schema)
     if not 0 <= axis < numbers.ndim:
         raise UserError(f"expected a channel axis below {numbers.ndim}, got {axis}")
-    others = tuple(dim for dim in range(numbers.ndim) if dim != axis)
-    lows, highs = numbers.min(others, initial=0.0), numbers.max(others, initial=0.0)
+    axes = tuple(dim for dim in range(numbers.ndim) if dim != axis)
+    lows, highs = numbers.min(axes, initial=0.0), numbers.max(axes, initial=0.0)
     quants = [
         quant_of_range(float(low), float(high), kind, schema)
         for low, high in zip(lows, highs, strict=True)
@@ -152,9 +152,9 @@ def quant_of_bias(
         raise UserError("expected a finite bias to quantize, got NaNs or infinities")
     if kind not in (ElemKind.I8, ElemKind.I16, ElemKind.I32):
         raise UserError(f"expected one of the kinds i8, i16, i32 for a bias, got {kind.value}")
-    own = quant_of_weights(numbers, kind)
+    quant = quant_of_weights(numbers, kind)
     if kind is not ElemKind.I32:
-        return own, weights
+        return quant, weights
     reach = np.abs(numbers) if weights.axis is not None else np.abs(numbers).max(initial=0.0)
     least = np.broadcast_to(reach / (input.scales[0] * BIAS_STEPS), (len(weights.scales),))
     scales = tuple(

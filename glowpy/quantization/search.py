@@ -107,7 +107,7 @@ class SearchState:
             return cls(file, search)
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-            known = {
+            searches = {
                 str(name): {key: _numbers(figures[key]) for key in ("scores", "sensitivity")}
                 for name, figures in content["searches"].items()
             }
@@ -115,14 +115,14 @@ class SearchState:
             raise LoadError(f"cannot read the file: {error.strerror}", loc=Loc(str(path))) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LoadError("not the state of a search", loc=Loc(str(path))) from None
-        own = known.pop(search, {"scores": {}, "sensitivity": {}})
-        return cls(file, search, known, **own)
+        figures_of_search = searches.pop(search, {"scores": {}, "sensitivity": {}})
+        return cls(file, search, searches, **figures_of_search)
 
     def save(self) -> None:
         """Writes the file, whole or not at all."""
         if self.path is not None:
-            own = {"scores": self.scores, "sensitivity": self.sensitivity}
-            text = json.dumps({"searches": {**self.others, self.search: own}}, indent=1) + "\n"
+            figures = {"scores": self.scores, "sensitivity": self.sensitivity}
+            text = json.dumps({"searches": {**self.others, self.search: figures}}, indent=1) + "\n"
             write_output_file(self.path, lambda file: file.write(text.encode()))
 
     def note(self, layer: str, decibels: float) -> None:
@@ -191,30 +191,30 @@ class _Search:
         everything = self._converted(())
         score = self._score(())
         decisions = [Decision("", False, score, _budget(in_floats - score, max_drop))]
-        kept: list[str] = []
+        float_layers: list[str] = []
         ranking: dict[str, float] = {}
         if in_floats - score > max_drop:
             ranking = self._ranking(everything, inputs)
         for layer, decibels in ranking.items():
-            kept.append(layer)
-            score = self._score(kept)
+            float_layers.append(layer)
+            score = self._score(float_layers)
             reason = f"alone on integers it leaves {decibels_text(decibels)}: {_budget(in_floats - score, max_drop)}"
             decisions.append(Decision(layer, True, score, reason))
             if in_floats - score <= max_drop:
                 break
-        for layer in kept[-2::-1]:
-            others = [other for other in kept if other != layer]
-            less = self._score(others)
+        for layer in float_layers[-2::-1]:
+            fewer_layers = [other for other in float_layers if other != layer]
+            less = self._score(fewer_layers)
             fits = in_floats - less <= max_drop
             verdict = "integer again" if fits else "needed in floats"
             reason = f"{verdict}: without it {_budget(in_floats - less, max_drop)}"
             decisions.append(Decision(layer, not fits, less if fits else score, reason))
             if fits:
-                kept, score = others, less
-        final = self._final(kept)
+                float_layers, score = fewer_layers, less
+        final = self._final(float_layers)
         conversion = final.convert(self._original)
         return Searched(
-            *(conversion, final, tuple(kept), in_floats, score),
+            *(conversion, final, tuple(float_layers), in_floats, score),
             *(ranking, tuple(decisions)),
         )
 

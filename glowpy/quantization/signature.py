@@ -123,9 +123,9 @@ class Signature:
     def _other_nodes(self, other: Signature) -> Iterator[str]:
         """The nodes of one name and operator that have other attributes."""
         for name in sorted(self.nodes.keys() & other.nodes.keys()):
-            own, its = self.nodes[name], other.nodes[name]
-            if own != its and own.split()[:1] == its.split()[:1]:
-                yield f"node '{name}': expected {own}, got {its}"
+            text, its = self.nodes[name], other.nodes[name]
+            if text != its and text.split()[:1] == its.split()[:1]:
+                yield f"node '{name}': expected {text}, got {its}"
 
     def _other_weights(self, other: Signature) -> Iterator[str]:
         """The weights of one name and type that have other elements."""

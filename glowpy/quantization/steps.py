@@ -27,8 +27,12 @@ def operators_of(nodes: Sequence[Node]) -> dict[Node, Hashable]:
     for node in reversed(nodes):
         norm = layer_norm_of(node)
         if norm is not None:
-            whole = _last(joined, _own(node))
-            joined |= {part: whole for n in norm.nodes if (part := _last(joined, _own(n))) != whole}
+            operator_of_norm = _last(joined, _own(node))
+            joined |= {
+                part: operator_of_norm
+                for n in norm.nodes
+                if (part := _last(joined, _own(n))) != operator_of_norm
+            }
     operators = {node: _last(joined, _own(node)) for node in nodes}
     counts = Counter(operators[n] for n in nodes if computes(n) and not isinstance(n, SplatNode))
     return {node: operator for node, operator in operators.items() if counts[operator] > 1}

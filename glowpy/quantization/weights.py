@@ -50,9 +50,9 @@ def quantize_weights(
 
     Raises UserError for other numbers of bits or blocks, and for names in `keep` that no node has.
     """
-    for what, number, known in (("bits", bits, _BITS), ("a block", block, _BLOCKS)):
-        if number not in known:
-            expected = ", ".join(map(str, known))
+    for what, number, choices in (("bits", bits, _BITS), ("a block", block, _BLOCKS)):
+        if number not in choices:
+            expected = ", ".join(map(str, choices))
             raise UserError(f"expected {what} of {expected}, got {number}")
     f, form = optimized(model), BlockForm(bits, block, symmetric)
     before = bytes_of_constants(f)

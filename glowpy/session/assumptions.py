@@ -122,8 +122,8 @@ class Assumptions:
     def spelled(self, plan: Plan) -> dict[str, str]:
         """Returns what a plan takes dimensions to be, by the user's names for them: `1..32`, `8`, `past+seq`."""
         return {
-            self._spelling(name): f"{one.low}..{one.high}"
-            if isinstance(dim, Expr) and (one := dim.symbol) is not None
+            self._spelling(name): f"{name_of_dim.low}..{name_of_dim.high}"
+            if isinstance(dim, Expr) and (name_of_dim := dim.symbol) is not None
             else self._text(dim)
             for name, dim in self._dims_of(plan).items()
         }
@@ -149,11 +149,11 @@ class Assumptions:
         }
         outside = {name: n for name, n in extents.items() if name not in inside} or extents
         got = ", ".join(f"'{self._spelling(name)}' = {n}" for name, n in outside.items())
-        known = "; ".join(
+        ranges = "; ".join(
             ", ".join(f"{name} = {text}" for name, text in self.spelled(plan).items())
             for plan in plans
         )
-        return f"{got or 'other shapes'}, where code is for {known}"
+        return f"{got or 'other shapes'}, where code is for {ranges}"
 
     def _dims_of(self, plan: Plan) -> dict[str, Dim]:
         pairs = (
@@ -212,7 +212,7 @@ class Assumptions:
         """Returns what dimensions are equal to, as learned from calls in which no more of them were 0 or 1."""
         few = self._few(extents)
         fitting = {
-            name: [known for known in meanings if known <= few]
+            name: [constants for constants in meanings if constants <= few]
             for name, meanings in self._equal.items()
             if name in extents
         }
@@ -225,12 +225,12 @@ class Assumptions:
 
         That is an error of the caller's, which is to have no consequences, unless one is 1 and is repeated.
         """
-        others = symbols_of([equal])
-        if not dims.keys() >= others.keys():
+        symbols = symbols_of([equal])
+        if not dims.keys() >= symbols.keys():
             return {name: numbers[name]}
         if at_extents(equal, numbers) == numbers[name]:
             return {name: substituted(equal, dims)}
-        concerned = (name, *others)
+        concerned = (name, *symbols)
         ones: dict[str, Dim] = {other: 1 for other in concerned if numbers[other] == 1}
         return ones or {other: numbers[other] for other in concerned}
 
@@ -268,8 +268,10 @@ class Assumptions:
         counts = {grid.count: name for name, grid in self._grids.items() if name in extents}
         numbers = self._numbers(extents)
         # What a network finds while it runs is known from no shape.
-        said = numbers.keys() >= set(need.symbols)
-        learned = said and need.question is not None and self._answered(need.question, numbers)
+        is_complete = numbers.keys() >= set(need.symbols)
+        learned = (
+            is_complete and need.question is not None and self._answered(need.question, numbers)
+        )
         if not learned or self._planned(shapes) == plan:  # or that changes nothing for this call
             names = [counts.get(name, name) for name in need.symbols]
             self._constants |= {name: need.why for name in names if name in extents}
@@ -287,8 +289,8 @@ class Assumptions:
         """
         if not self._fixed:
             extents = self._extents(shapes)
-            few, known = self._few(extents), self._numbers(extents)
-            if self.found.ask(need.asked, need.counts, need.inputs, few, known):
+            few, numbers = self._few(extents), self._numbers(extents)
+            if self.found.ask(need.asked, need.counts, need.inputs, few, numbers):
                 return True
         return bool(need.symbols) and self.learn(need, plan, shapes)
 
@@ -306,7 +308,9 @@ class Assumptions:
         texts |= {name: f"{texts[name]}, {grid}" for name, grid in self._grids.items()}
         for name, meanings in self._equal.items():
             for few, dim in meanings.items():
-                if all(self._bounds[one][:2] == (extent, extent) for one, extent in few):
+                if all(
+                    self._bounds[name_of_dim][:2] == (extent, extent) for name_of_dim, extent in few
+                ):
                     texts[name] = str(dim)
         texts |= {name: f"constant: {why}" for name, why in self._constants.items()}
         return texts | self.found.summary
@@ -352,9 +356,9 @@ class Assumptions:
             if name in self._bounds and at_extents(meaning, extents) == extents[name]:
                 few = self._few(extents)
                 for meanings in self._equal.values():
-                    for known in meanings:
-                        if known >= few:
-                            meanings[known] = substituted(meanings[known], {name: meaning})
+                    for constants in meanings:
+                        if constants >= few:
+                            meanings[constants] = substituted(meanings[constants], {name: meaning})
                 self._equal.setdefault(name, {})[few] = meaning
                 return True
         return self._narrowed(difference, extents) or self._spaced(difference, extents)
@@ -398,10 +402,10 @@ class Assumptions:
 
     def _raised(self, left: Dim, right: Dim, extents: Mapping[str, int]) -> bool:
         """Raises the lower bound of a symbol until it is known whether one dimension is less than another."""
-        for name, one in symbols_of([left, right]).items():
-            if name not in self._bounds or not one.low < extents[name]:
+        for name, symbol_of_name in symbols_of([left, right]).items():
+            if name not in self._bounds or not symbol_of_name.low < extents[name]:
                 continue
-            low = known_from(left, right, one, extents[name])
+            low = known_from(left, right, symbol_of_name, extents[name])
             if low is not None:
                 self._bounds[name] = low, *self._bounds[name][1:]
                 return True
@@ -421,8 +425,8 @@ class Assumptions:
 
     def _meet(self, name: str, extent: int) -> None:
         """Warns once of a constant that has another extent than before."""
-        known = self._met.setdefault(name, extent)
-        if known not in (None, extent) and not self._in_advance:
+        first_extent = self._met.setdefault(name, extent)
+        if first_extent not in (None, extent) and not self._in_advance:
             self._met[name] = None
             why = self._constants[name]
             what = self._spelling(name)
@@ -430,12 +434,12 @@ class Assumptions:
 
     def _grow(self, name: str, extent: int, spread: int) -> None:
         """Makes the bounds of a symbol admit an extent; the first upper one is `spread` times it, rounded up."""
-        known = self._bounds.get(name)
-        if known is None:
+        bounds = self._bounds.get(name)
+        if bounds is None:
             low, high = (1, spread * _rounded_up(extent)) if extent > 1 else (extent, extent)
             self._bounds[name] = low, high, extent
-        elif not known[0] <= extent <= known[1]:
-            low, high = min(known[0], extent), known[1]
+        elif not bounds[0] <= extent <= bounds[1]:
+            low, high = min(bounds[0], extent), bounds[1]
             if extent > high:
                 first = spread * _rounded_up(extent) if high <= 1 else _rounded_up(extent)
                 high = max(first, _GROWTH * high, _LEAST_GROWN)

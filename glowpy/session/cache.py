@@ -67,9 +67,9 @@ class Specialisations(Generic[K]):
 
     def forked(self) -> None:
         """Drops what other threads were compiling, for there are none of them here."""
-        own = threading.get_ident()
+        thread = threading.get_ident()
         for key, entry in list(self._entries.items()):
-            if entry.outcome is None and entry.owner != own:
+            if entry.outcome is None and entry.owner != thread:
                 self._drop(key)
 
     def latest(self, call: Hashable) -> CompiledFunction | None:
@@ -175,7 +175,9 @@ class Specialisations(Generic[K]):
             self._entries.move_to_end(key)
             self._calls = {}
             while len(self._entries) - len(self._pinned) > self._limit:
-                self._drop(next(own for own in self._entries if own not in self._pinned))
+                self._drop(
+                    next(other_key for other_key in self._entries if other_key not in self._pinned)
+                )
         return entry, fresh
 
     def _drop(self, key: K) -> None:

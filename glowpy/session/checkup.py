@@ -86,29 +86,29 @@ def check_read(
     shapes = {name: array.shape for name, array in values.items()} | dict(shapes)
     module, noted = read.build(shapes, dims, values)
     figures = check_function(module.main, backend) if module is not None else None
-    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    compiler = backend_of(backend) if isinstance(backend, str) else backend
     problems = (*noted, *(figures.problems if figures else ()))
-    known = figures if figures is not None and not problems else None
+    cost = figures if figures is not None and not problems else None
     return Checkup(
-        chosen.name,
+        compiler.name,
         problems,
         read.assumed(shapes, dims),
         read.num_parameters,
         read.weight_bytes,
-        known.macs if known else None,
-        known.peak_bytes if known else None,
-        known.constant_bytes if known else None,
-        known.counted_once if known else (),
+        cost.macs if cost else None,
+        cost.peak_bytes if cost else None,
+        cost.constant_bytes if cost else None,
+        cost.counted_once if cost else (),
     )
 
 
 def check_function(f: Function, backend: str | Backend = "cpu") -> Checkup:
     """The same for a function; its weights are its constants."""
-    chosen = backend_of(backend) if isinstance(backend, str) else backend
-    program, problems = _program(f, chosen)
+    compiler = backend_of(backend) if isinstance(backend, str) else backend
+    program, problems = _program(f, compiler)
     constants = f.all_constants
     return Checkup(
-        chosen.name,
+        compiler.name,
         problems,
         {},
         sum(math.prod(constant.type.extents) for constant in constants),

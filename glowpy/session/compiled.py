@@ -92,8 +92,8 @@ class Compiled:
         try:
             self.programs.prepare(wanted, values)
         except (RoundsError, ValueNeededError) as error:
-            whole = Diagnostic("expected a model that is compiled as a whole to prepare")
-            raise UserError.of([whole, *error.diagnostics]) from error
+            refusal = Diagnostic("expected a model that is compiled as a whole to prepare")
+            raise UserError.of([refusal, *error.diagnostics]) from error
 
     def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> ByRounds:
         """Returns a runner that chooses branches, and runs loops, while the model runs.

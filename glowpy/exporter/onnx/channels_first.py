@@ -88,13 +88,13 @@ class ChannelsFirstPass(RewritePass):
         ends, extra = [], []
         for axis, begin in enumerate(n.begins):
             reach = (n.kernels[axis] - 1) * n.dilation[axis] + 1
-            whole = n.strides[axis] * (n.input.type.shape[1 + axis] - 1) + reach
-            cut = whole - begin - n.type.shape[1 + axis]
+            size = n.strides[axis] * (n.input.type.shape[1 + axis] - 1) + reach
+            cut = size - begin - n.type.shape[1 + axis]
             if depends_on_symbols(cut):
                 return why.no(_OPEN_PADS)
-            (known,) = static([cut])
-            ends.append(max(known, 0))
-            extra.append(max(-known, 0))
+            (margin,) = static([cut])
+            ends.append(max(margin, 0))
+            extra.append(max(-margin, 0))
         attributes: dict[str, Attr] = {
             "kernel_shape": n.kernels, "strides": n.strides, "dilations": n.dilation,
             "pads": (*n.begins, *ends), "output_padding": tuple(extra), "group": group,
@@ -123,8 +123,8 @@ class ChannelsFirstPass(RewritePass):
         if depends_on_symbols(n.pads):
             input, pads = _known_pads(f, n, 0.0)
             return _operator(f, n, "AveragePool", [_first(f, input)], {**_window(n), "pads": pads})
-        whole = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
-        if whole and math.prod(n.type.shape[1:-1]) == 1:
+        is_global = n.kernels == n.input.type.shape[1:-1] and not any(n.pads)
+        if is_global and math.prod(n.type.shape[1:-1]) == 1:
             return _operator(f, n, "GlobalAveragePool", [_first(f, n.input)], {})
         attributes = padded_window(n)
         if n.count_include_pads and attributes["pads"] != n.pads:

@@ -87,7 +87,7 @@ def _proto(f: Function, names: Names, tensors: Sequence[onnx.TensorProto]) -> Mo
         tensors,
         value_info=_computed(f, names),
     )
-    lines = [print_symbol(one) for one in f.module.symbols.values()]
+    lines = [print_symbol(symbol) for symbol in f.module.symbols.values()]
     declarations = "\n".join([*lines, *_declarations(f, names)])
     needed = {f, *f.called}
     functions = ", ".join(g.name for g in f.module.functions if g in needed)
@@ -153,8 +153,8 @@ def _storages(f: Function) -> list[Storage]:
 
 def _declared(f: Function) -> list[Storage]:
     """These, and those of the functions that it calls, in the order of the module."""
-    own = {*_storages(f), *(s for g in f.called for s in (*g.takes, *g.gives))}
-    return [s for s in (*f.module.placeholders, *f.module.variables) if s in own]
+    storages = {*_storages(f), *(s for g in f.called for s in (*g.takes, *g.gives))}
+    return [s for s in (*f.module.placeholders, *f.module.variables) if s in storages]
 
 
 def _operands(node: Node) -> Sequence[NodeValue]:

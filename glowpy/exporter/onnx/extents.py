@@ -85,8 +85,8 @@ class ExtentVectors:
         numbers = [self._atom(atom) for atom in atoms]
         if factor != 1 or not numbers:
             numbers.append(self._constant([factor]))
-        total, *others = numbers
-        for other in others:
+        total, *factors = numbers
+        for other in factors:
             total = self._add("Mul", total, other)
         return total
 

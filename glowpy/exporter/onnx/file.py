@@ -53,10 +53,10 @@ def write_model(
     if size > limit:
         data = Path(f"{path}.data")
         write_output_file(data, lambda file: _write_data(file, tensors))
-        whole = ModelProto()
-        whole.CopyFrom(model)
-        whole.graph.initializer.extend(_external(tensors, data.name))
-        content = whole.SerializeToString(deterministic=True)
+        model_proto = ModelProto()
+        model_proto.CopyFrom(model)
+        model_proto.graph.initializer.extend(_external(tensors, data.name))
+        content = model_proto.SerializeToString(deterministic=True)
         write_output_file(path, lambda file: file.write(content))
         return
     write_output_file(path, lambda file: _write(file, head, graph, heads, tensors))

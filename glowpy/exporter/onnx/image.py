@@ -20,7 +20,7 @@ def _sample(g: OnnxGraph, n: SampleNode) -> None:
     image, places = n.input.type, n.places.type
     images, *spatial, channels = image.shape
     rank, (points, groups) = len(spatial), places.shape[1:3]
-    own = channels // groups
+    channels_of_group = channels // groups
     aligned = n.aligned and n.padding == _PADDINGS.index("reflection")
     sizes = g.ints("sizes", [size - aligned for size in reversed(spatial)])
     sizes = g.add("Cast", sizes, to=elem_type_of(image.kind))
@@ -36,10 +36,10 @@ def _sample(g: OnnxGraph, n: SampleNode) -> None:
     shape = (images * groups, points, *[1] * (rank - 1), rank)
     grid = g.add("Reshape", grid, g.ints("shape", shape), allowzero=1)
     last = rank + 1
-    split = g.ints("shape", (images, *spatial, groups, own))
+    split = g.ints("shape", (images, *spatial, groups, channels_of_group))
     pixels = g.add("Reshape", g.operand(n.input), split, allowzero=1)
     pixels = g.add("Transpose", pixels, perm=(0, last, last + 1, *range(1, last)))
-    joined = g.ints("shape", (images * groups, own, *spatial))
+    joined = g.ints("shape", (images * groups, channels_of_group, *spatial))
     sampled = g.add(
         "GridSample",
         g.add("Reshape", pixels, joined, allowzero=1),
@@ -48,7 +48,7 @@ def _sample(g: OnnxGraph, n: SampleNode) -> None:
         padding_mode=_PADDINGS[n.padding],
         align_corners=int(aligned),
     )
-    parts = g.ints("shape", (images, groups * own, points))
+    parts = g.ints("shape", (images, groups * channels_of_group, points))
     g.result("Transpose", g.add("Reshape", sampled, parts, allowzero=1), perm=(0, 2, 1))
 
 

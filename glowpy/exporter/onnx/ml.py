@@ -37,8 +37,8 @@ def _find(g: OnnxGraph, n: FindNode) -> None:
     places = g.constant("places", np.arange(number + 1))
     # One more, which is every element's: there always is a least place.
     none = g.add("Slice", places, g.ints("start", [number]), g.ints("end", [number + 1]))
-    own = g.add("Slice", places, g.ints("start", [0]), g.ints("end", [number]))
-    matches = g.add("Where", same, own, none)
+    slice_of_places = g.add("Slice", places, g.ints("start", [0]), g.ints("end", [number]))
+    matches = g.add("Where", same, slice_of_places, none)
     shape = g.ints("shape", (*n.type.shape, 1))
     last = g.add("Expand", none, shape)
     listed = g.add("Concat", matches, last, axis=-1)
@@ -191,9 +191,9 @@ def _first_targets(leaves: int, branches: Array, trees: Array) -> Array | None:
     for row, (_, *children) in enumerate(branches.tolist()):
         work += [(child, ~row) for child in children]
     for child, target in work:
-        own = target if target >= 0 else owner[~target]
+        index = target if target >= 0 else owner[~target]
         table, place = (first, ~child) if child < 0 else (owner, child)
-        if table[place] not in (-1, own):
+        if table[place] not in (-1, index):
             return None
-        table[place] = own
+        table[place] = index
     return np.maximum(first, 0)

@@ -94,8 +94,8 @@ def save(
     proto = model_proto(work, graph, large)
     if initial:
         helper.set_metadata_props(proto.graph, {INITIAL: initial})
-    own = next(imported for imported in proto.opset_import if not imported.domain)
-    own.version = check_kinds(graph, proto, large, (OPSETS[""], _WITH_BF16))
+    opset = next(imported for imported in proto.opset_import if not imported.domain)
+    opset.version = check_kinds(graph, proto, large, (OPSETS[""], _WITH_BF16))
     check_model(proto, large)
     write_model(path, proto, large, limit=min(external_above, LIMIT))
 
@@ -195,9 +195,9 @@ def _misfits(operator: onnx.NodeProto, kinds: dict[str, int], opset: int) -> Ite
     ):
         for index, name in enumerate(names):
             formal = formals[min(index, len(formals) - 1)]
-            known = kinds.get(name, 0)
-            spelled = f"tensor({onnx.TensorProto.DataType.Name(known).lower()})"
-            if known and spelled not in formal.types:
+            kind = kinds.get(name, 0)
+            spelled = f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})"
+            if kind and spelled not in formal.types:
                 yield f"{operator.op_type} of ONNX does not {verb} {spelled} as {formal.name}"
                 return
 

@@ -57,8 +57,8 @@ def copied_model(
         found = external(tensor)
         if found is not None:
             _take_in(tensor, found[1]())
-        known = found[0] if found is not None else None
-        place = locate(tensor.name, numpy_helper.to_array(tensor), known) if locate else None
+        location = found[0] if found is not None else None
+        place = locate(tensor.name, numpy_helper.to_array(tensor), location) if locate else None
         if place is not None:
             _leave_out(tensor, place)
     return bytes(model.SerializeToString())

@@ -90,10 +90,10 @@ class QdqPass(RewritePass):
     def total(self, f: Function, n: AddNode, why: Why) -> Replacement:
         """Sums in i32 that something is added to are rounded before: else runtimes compute their product in floats."""
         sums = [value for value in n.inputs if _floats_of_sums(value) is not None]
-        others = [value for value in n.inputs if value.type.kind is n.type.kind]
-        if n.type.kind.size > 1 or not (len(sums) == len(others) == 1):
+        terms = [value for value in n.inputs if value.type.kind is n.type.kind]
+        if n.type.kind.size > 1 or not (len(sums) == len(terms) == 1):
             return why.no("it does not add integers of 8 bits to sums in i32")
-        rounded = _rounded(f, n, sums[0], others[0].type)
+        rounded = _rounded(f, n, sums[0], terms[0].type)
         values = [rounded if value is sums[0] else value for value in n.inputs]
         return f.create_add(n.name, *values, result_type=n.type)
 
@@ -111,12 +111,12 @@ class QdqPass(RewritePass):
         """
         if n.type.quant is None or n.type.quant.axis is not None:
             return None
-        value, known = n.lhs, _integer(n.rhs)
-        if known is None:
-            value, known = n.rhs, _integer(n.lhs)
-        if known is None or n.type != value.type:
+        value, bound = n.lhs, _integer(n.rhs)
+        if bound is None:
+            value, bound = n.rhs, _integer(n.lhs)
+        if bound is None or n.type != value.type:
             return why.no("its bound is computed, or stretches the result")
-        steps = known - n.type.quant.offsets[0]
+        steps = bound - n.type.quant.offsets[0]
         limit = float(np.float32(steps) * np.float32(n.type.quant.scales[0]))
         source = value.node
         numbers = _number(f, n, value)

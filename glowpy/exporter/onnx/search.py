@@ -28,15 +28,15 @@ def _define(g: OnnxGraph, n: DefineNode) -> None:
     """Defines symbols by a result: counts of a search lie within their bounds, other numbers are limited to them."""
     numbers = g.operand(n.input)
     symbols = list(symbols_of(n.symbols).values())
-    for index, one in enumerate(symbols):
+    for index, symbol in enumerate(symbols):
         number = numbers
         if len(symbols) > 1:
             place, axis = g.ints("place", [index]), g.ints("axis", [0])
             number = g.add("Slice", numbers, place, g.ints("place", [index + 1]), axis)
         if not isinstance(n.input.node, _SEARCHES):
-            number = g.add("Max", number, g.ints("low", [one.low]))
-            number = g.add("Min", number, g.ints("high", [one.high]))
-        g.define(one.name, number)
+            number = g.add("Max", number, g.ints("low", [symbol.low]))
+            number = g.add("Min", number, g.ints("high", [symbol.high]))
+        g.define(symbol.name, number)
 
 
 @to_onnx(NonZeroNode)

@@ -50,8 +50,8 @@ def _known_shape(n: ReshapeNode) -> list[int] | None:
     for axis, dim in enumerate(n.type.shape):
         if lowest(dim) == 0 and not isinstance(dim, Expr):
             return None
-        kept = axis < len(source) and source[axis] == dim
-        sizes.append(dim if isinstance(dim, int) else 0 if kept else -1)
+        is_kept = axis < len(source) and source[axis] == dim
+        sizes.append(dim if isinstance(dim, int) else 0 if is_kept else -1)
     zeros = any(not size and not lowest(n.type.shape[axis]) for axis, size in enumerate(sizes))
     return None if sizes.count(-1) > 1 or (zeros and -1 in sizes) else sizes
 
@@ -119,7 +119,9 @@ def _splat(g: OnnxGraph, n: SplatNode) -> None:
 def _broadcast(g: OnnxGraph, n: BroadcastNode) -> None:
     """Writes Expand with 1 for every dimension that the input has already."""
     pairs = zip(n.input.type.shape, n.type.shape, strict=True)
-    sizes = [1 if isinstance(dim, Expr) and dim == own else dim for own, dim in pairs]
+    sizes = [
+        1 if isinstance(dim, Expr) and dim == size_of_input else dim for size_of_input, dim in pairs
+    ]
     g.result("Expand", g.operand(n.input), g.ints("shape", sizes))
 
 

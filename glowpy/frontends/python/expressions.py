@@ -380,8 +380,8 @@ class ExpressionReader(ABC):
         except UserError as error:
             raise UserError(error.diagnostics[0].message, loc=self._loc(node)) from None
         packed = [self._packed(value) if value else Literal(None) for value in operands]
-        known = {name: self._option(value) for name, value in options.items()}
-        return self._named(operator, packed, known, node, target)
+        option_values = {name: self._option(value) for name, value in options.items()}
+        return self._named(operator, packed, option_values, node, target)
 
     def _packed(self, node: ast.expr) -> Argument:
         """An operand of an operator, which takes a tuple as it is written."""

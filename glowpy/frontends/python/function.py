@@ -79,8 +79,8 @@ class ProgramFunction(ProcessBound):
         arguments are floats.
         """
         given = self._given(arguments, {})
-        chosen: tuple[Any, ...] = tuple(by) if isinstance(by, Sequence) else (by,)
-        for index in chosen:
+        parameters: tuple[Any, ...] = tuple(by) if isinstance(by, Sequence) else (by,)
+        for index in parameters:
             if not isinstance(index, int) or not -len(given) <= index < len(given):
                 expected = f"the number of one of {len(given)} arguments, or several"
                 raise UserError(f"by: expected {expected}, got {by!r}")
@@ -89,7 +89,7 @@ class ProgramFunction(ProcessBound):
             flows = self._flows(given)
         except UserError as error:
             raise explained(error) from None
-        gradients = tuple([_flow(given[index], flows) for index in chosen])
+        gradients = tuple([_flow(given[index], flows) for index in parameters])
         return gradients if isinstance(by, Sequence) else gradients[0]
 
     def _flows(self, given: Sequence[Any]) -> dict[int, Array]:

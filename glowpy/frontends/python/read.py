@@ -94,12 +94,12 @@ class _FunctionReader(ExpressionReader):
         if given.vararg or given.kwarg or given.kwonlyargs:
             note = "without * and **; any argument can be given by its name"
             raise self._refusal(self._tree, "a function of plain arguments", note)
-        own = sorted(self._cells.difference(captured))
+        cells = sorted(self._cells.difference(captured))
         self._locals.update(captured)
         slots = [cell_name(name) if name in self._cells else name for name in captured]
         arguments = argument_names(self._tree)
         self._draft.parameters = self._block.parameters = (*slots, *arguments)
-        for name in own:
+        for name in cells:
             self._draft.steps.append(
                 Link((cell_name(name),), MakeCell(), (), self._loc(self._tree))
             )

@@ -22,10 +22,10 @@ tensors = Table()
 
 def _axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     axes = range(rank) if axis is None else _integers(axis)
-    for one in axes:
-        if not -rank <= one < rank:
-            raise UserError(f"expected an axis of a tensor of rank {rank}, got {one}")
-    places = sorted({one % rank for one in axes})
+    for axis_number in axes:
+        if not -rank <= axis_number < rank:
+            raise UserError(f"expected an axis of a tensor of rank {rank}, got {axis_number}")
+    places = sorted({axis_number % rank for axis_number in axes})
     if len(places) != len(axes):
         raise UserError(f"expected every axis once, got {axes}")
     return tuple(places)
@@ -51,8 +51,8 @@ def _reduced(
     if mnemonic in ("reduce_max", "reduce_min") and any(not value.type.extents[a] for a in axes):
         raise UserError(f"expected elements to choose from, got {value.type}")
     result = w.node(mnemonic, value, axes) if axes else value
-    kept = [n for i, n in enumerate(value.type.shape) if i not in axes]
-    return result if keepdims else w.node("reshape", result.type.with_shape(tuple(kept)), result)
+    extents = [n for i, n in enumerate(value.type.shape) if i not in axes]
+    return result if keepdims else w.node("reshape", result.type.with_shape(tuple(extents)), result)
 
 
 def _summable(w: Weaver, mnemonic: str, value: NodeValue) -> NodeValue:
@@ -84,12 +84,12 @@ def _extreme(mnemonic: str, method: str, callee: Any) -> None:
         value = w.tensor(x)
         if axis is None:  # as numpy: the place in a row of all elements
             value, axis = w.node("reshape", value.type.with_shape((value.type.count,)), value), 0
-        chosen = _axes(axis, value.type.rank)
-        if len(chosen) != 1:
+        places = _axes(axis, value.type.rank)
+        if len(places) != 1:
             raise UserError(f"expected one axis, got {axis}")
-        index = w.node(mnemonic, value, *chosen)
-        kept = [n for i, n in enumerate(value.type.shape) if i not in chosen]
-        return w.node("reshape", index.type.with_shape(tuple(kept)), index)
+        index = w.node(mnemonic, value, *places)
+        extents = [n for i, n in enumerate(value.type.shape) if i not in places]
+        return w.node("reshape", index.type.with_shape(tuple(extents)), index)
 
     tensors(callee, name=method, method=method)(rule)
 

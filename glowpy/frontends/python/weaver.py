@@ -106,12 +106,12 @@ class Weaver:
                 )
             return operand
         if isinstance(operand, Weak):
-            own = operand.value.type
-            if own.kind is kind:
+            type = operand.value.type
+            if type.kind is kind:
                 return operand.value
-            if own.kind.is_float and not kind.is_float:
+            if type.kind.is_float and not kind.is_float:
                 raise _fraction("a float", kind)
-            return self.node("convert", own.with_kind(kind), operand.value)
+            return self.node("convert", type.with_kind(kind), operand.value)
         if isinstance(operand, float) and not kind.is_float:
             raise _fraction(repr(operand), kind)
         return self.splat(operand, kind)
@@ -215,11 +215,11 @@ class Table:
         """Adds a rule for calls of these objects, and for a method of arrays; it has its function's name, or `name`."""
 
         def add(rule: Rule) -> Rule:
-            chosen = name or rule.__name__.strip("_")
-            self.rules[chosen] = rule
-            self.names.update(dict.fromkeys(callees, chosen))
+            operator_name = name or rule.__name__.strip("_")
+            self.rules[operator_name] = rule
+            self.names.update(dict.fromkeys(callees, operator_name))
             if method:
-                self.methods[method] = chosen
+                self.methods[method] = operator_name
             return rule
 
         return add

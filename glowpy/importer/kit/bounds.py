@@ -96,21 +96,23 @@ def interval_of(root: NodeValue) -> Bounds:
 
     Every value is looked at once.
     """
-    known: dict[NodeValue, Bounds] = {}
+    intervals: dict[NodeValue, Bounds] = {}
     work = [root]
     while work:
         value = work[-1]
         node = value.node
         rule = None if node is None else _bounds.get(type(node))
         inputs = node.inputs if node is not None and rule is not None else ()
-        missing = [operand for operand in inputs if operand not in known]
+        missing = [operand for operand in inputs if operand not in intervals]
         if missing:
             work += missing
             continue
         work.pop()
-        low, high = rule(value, *(known[operand] for operand in inputs)) if rule else _stored(value)
-        known[value] = _within(value.type.kind, low, high)
-    return known[root]
+        low, high = (
+            rule(value, *(intervals[operand] for operand in inputs)) if rule else _stored(value)
+        )
+        intervals[value] = _within(value.type.kind, low, high)
+    return intervals[root]
 
 
 _WIDENED = {ElemKind.F16: 2.0**-7, ElemKind.BF16: 2.0**-4}
@@ -254,7 +256,7 @@ def _magnitude(result: NodeValue, input: Bounds) -> Bounds:
 @_bounds(MulNode)
 def _product(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
     del result
-    ends = [0 if 0 in (one, other) else one * other for one in lhs for other in rhs]
+    ends = [0 if 0 in (factor, other) else factor * other for factor in lhs for other in rhs]
     return min(ends), max(ends)
 
 
@@ -264,7 +266,7 @@ def _quotient(result: NodeValue, lhs: Bounds, rhs: Bounds) -> Bounds:
     is_integer = result.type.kind.is_integer
     if rhs[0] < 1 and (is_integer or rhs[0] <= 0):
         return _ANYTHING
-    ends = [_divided(one, other) for one in lhs for other in rhs]
+    ends = [_divided(dividend, other) for dividend in lhs for other in rhs]
     low, high = min(ends), max(ends)
     return (math.trunc(low), math.trunc(high)) if is_integer else (low, high)
 

@@ -112,10 +112,10 @@ def _sum_of(scope: Scope, value: Value) -> _Sum:
         if not work:
             break
         atom, factor = work.pop()
-        known = _known(atom)
-        parts = _parts(scope, atom) if known is None else {}
-        if known is not None:
-            total.rest += factor * known
+        number = _known(atom)
+        parts = _parts(scope, atom) if number is None else {}
+        if number is not None:
+            total.rest += factor * number
         elif parts:
             work += [(part, factor * count) for part, count in parts.items()]
         else:
@@ -143,8 +143,8 @@ def _parts(scope: Scope, atom: _Atom) -> Mapping[_Atom, int]:
             return {} if origin is None else {(origin, place): 1}
         case AddNode() | SubNode():
             sign = 1 if isinstance(producer, AddNode) else -1
-            one, other = ((operand, place) for operand in producer.inputs)
-            return {one: 1 + sign} if one == other else {one: 1, other: sign}
+            part, other = ((operand, place) for operand in producer.inputs)
+            return {part: 1 + sign} if part == other else {part: 1, other: sign}
         case NegNode():
             return {(producer.inputs[0], place): -1}
         case MulNode():

@@ -136,7 +136,9 @@ def chosen(choose: Callable[..., Dim]) -> Callable[..., Real]:
     def choice(*numbers: Real) -> Real:
         pairs = [exact_ratio(number) for number in numbers]
         divisor = max(divisor for _, divisor in pairs)
-        return real(choose(*(dim * (divisor // own) for dim, own in pairs)), divisor)
+        return real(
+            choose(*(dim * (divisor // denominator) for dim, denominator in pairs)), divisor
+        )
 
     return choice
 

@@ -64,16 +64,16 @@ class Found:
         """
         number = self._number(count)
         if number not in self._dims:
-            own = self._names.take(symbol_name(name))
-            supposed = self.supposed.get(own)
+            symbol_of_count = self._names.take(symbol_name(name))
+            supposed = self.supposed.get(symbol_of_count)
             if supposed is None and high is None:
-                raise UnlimitedError(own)
+                raise UnlimitedError(symbol_of_count)
             if supposed is not None:
-                self.to_check[own] = count
-            self._dims[number] = dim = self._dim(own, low, high, supposed)
-            if isinstance(dim, Expr) and own in dim.symbols:
+                self.to_check[symbol_of_count] = count
+            self._dims[number] = dim = self._dim(symbol_of_count, low, high, supposed)
+            if isinstance(dim, Expr) and symbol_of_count in dim.symbols:
                 f.create_define("define", count, (dim,))
-                self.counts[own] = count
+                self.counts[symbol_of_count] = count
         return self._dims[number]
 
     def fitting(self, name: str) -> Dim:
@@ -87,8 +87,8 @@ class Found:
             ends = (lowest(supposed), highest(supposed)) if supposed is not None else (0, UNBOUNDED)
             low, high = max(low, ends[0]), min(UNBOUNDED if high is None else high, ends[1])
             return symbol(name, low, max(low, high))
-        own = {str(dim): dim for dim in self._dims.values() if str(dim) in symbols_of([supposed])}
-        return substituted(supposed, own)
+        dims = {str(dim): dim for dim in self._dims.values() if str(dim) in symbols_of([supposed])}
+        return substituted(supposed, dims)
 
     def _number(self, value: NodeValue) -> int:
         """Equal for values that are computed alike. Every value is looked at once."""

@@ -63,11 +63,11 @@ class Scope:
         ]
         dividends = np.array([dividend for dividend, _ in pairs], object)
         divisors = np.array([divisor for _, divisor in pairs]).astype(value.type.kind.dtype)
-        whole = self._elements(
+        quotients = self._elements(
             SymbolicTensor(value.type, dividends.reshape(value.array.shape)), name
         )
         divisor = self.materialize(Tensor.of(divisors.reshape(value.array.shape)), name)
-        return self.f.create_div(name, whole, divisor).result
+        return self.f.create_div(name, quotients, divisor).result
 
     def materialize(self, value: Value | SymbolicTensor, name: str) -> NodeValue:
         """The value as an operand; a known tensor becomes a constant, once, and a symbolic one is computed, once."""

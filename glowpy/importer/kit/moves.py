@@ -140,24 +140,26 @@ def concat(n: Importing, values: Sequence[Value], axis: int) -> Value:
 
 def convert(n: Importing, value: Value, kind: ElemKind) -> Value:
     """The value in another element kind; from codes and to them by way of f32, without limits."""
-    own = value.type.kind
-    if own is kind:
+    source_kind = value.type.kind
+    if source_kind is kind:
         return value
-    if own.is_code and kind is not ElemKind.F32:
+    if source_kind.is_code and kind is not ElemKind.F32:
         return convert(n, convert(n, value, ElemKind.F32), kind)
-    if kind.is_code and own is not ElemKind.F32:
+    if kind.is_code and source_kind is not ElemKind.F32:
         return convert(n, convert(n, value, ElemKind.F32), kind)
     type = value.type.with_kind(kind)
     if isinstance(value, NodeValue):
         create = (
             n.f.create_decode
-            if own.is_code
+            if source_kind.is_code
             else n.f.create_encode
             if kind.is_code
             else n.f.create_convert
         )
         return create(n.name, type, value).result
-    compute = _decoded if own.is_code else numeric.encode if kind.is_code else numeric.convert
+    compute = (
+        _decoded if source_kind.is_code else numeric.encode if kind.is_code else numeric.convert
+    )
     if value.splat_value is not None:
         single = compute(value.array[(slice(0, 1),) * type.rank], type)
         return Tensor(type, np.broadcast_to(single, type.extents))

@@ -51,7 +51,7 @@ class ValueNeededError(UserError):
             str(errors[0]),
             list(dict.fromkeys(name for error in errors for name in error.inputs)),
             counts=[name for error in errors for name in error.counts],
-            asked=[one for error in errors for one in error.asked],
+            asked=[question for error in errors for question in error.asked],
         )
         merged.diagnostics = [d for error in errors for d in error.diagnostics]
         return merged
@@ -123,5 +123,5 @@ def _sources(
             seen[producer] = None
             work.extend(producer.inputs)
     names = [p.original for p in sorted(placeholders, key=lambda p: p.name)]
-    known = [node for node in seen if isinstance(node, ExtentsNode)]
-    return names, list(dict.fromkeys(dim for node in known for dim in node.values)), changes
+    extents = [node for node in seen if isinstance(node, ExtentsNode)]
+    return names, list(dict.fromkeys(dim for node in extents for dim in node.values)), changes

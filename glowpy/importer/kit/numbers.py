@@ -179,9 +179,9 @@ class Numbers:
     def _computed(
         self, compute: Callable[..., Any], create: Callable[..., Operand], values: Sequence[Value]
     ) -> Numbers:
-        known = [value.array for value in values if isinstance(value, Tensor)]
-        if len(known) == len(values):
-            return Numbers(self.n, Tensor.of(np.asarray(compute(*known))))
+        arrays = [value.array for value in values if isinstance(value, Tensor)]
+        if len(arrays) == len(values):
+            return Numbers(self.n, Tensor.of(np.asarray(compute(*arrays))))
         node = create(self.n.name, *(self.n.operand(value) for value in values))
         return Numbers(self.n, value_of(node))
 

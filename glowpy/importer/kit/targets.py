@@ -129,8 +129,8 @@ def adapted(
         f"the shape {_spelled(target)} is written in the model, for an input of {_spelled(before)};"
         f" it does not say which of its sizes follow those of {_spelled(shape)}"
     )
-    known = [size for size in (*before, *target) if isinstance(size, int) and size > 0]
-    if len(known) < len(before) + len(target) or len(before) != len(shape) or not target:
+    sizes_above_zero = [size for size in (*before, *target) if isinstance(size, int) and size > 0]
+    if len(sizes_above_zero) < len(before) + len(target) or len(before) != len(shape) or not target:
         raise problem
     layout = _Layout(static(before), static(target), rest)
     parts: list[list[_Place]] = [[] for _ in target]
@@ -150,8 +150,8 @@ def adapted(
         for size, places in zip(layout.after, parts, strict=True)
     ]  # fmt: skip
     if rest is not None and num_cut:
-        others = product([*result[:rest], *result[rest + 1 :]])
-        result[rest] = product(shape) // others
+        count = product([*result[:rest], *result[rest + 1 :]])
+        result[rest] = product(shape) // count
     if product(result) != product(shape):
         raise problem
     if not num_cut:

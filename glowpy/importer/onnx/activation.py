@@ -37,8 +37,8 @@ def _clip_11(n: OnnxNode) -> Value:
         n.settle(index)
         if n.has(index) and n.type(index).count != 1:
             raise UserError(f"expected a scalar as input {index}, got {n.type(index)}")
-    known = all(not n.has(i) or isinstance(n.value(i), Tensor) for i in (1, 2))
-    if known and result.type.kind.is_float and (n.has(1) or n.has(2)):
+    is_constant = all(not n.has(i) or isinstance(n.value(i), Tensor) for i in (1, 2))
+    if is_constant and result.type.kind.is_float and (n.has(1) or n.has(2)):
         low = float(n.known_scalar(1)) if n.has(1) else float("-inf")
         high = float(n.known_scalar(2)) if n.has(2) else float("inf")
         return n.f.create_clip(n.name, n.input(0), low, high).result

@@ -41,9 +41,9 @@ class NodeAttributes:
         """Raises UnsupportedError for attributes that nobody has asked for: an import function reads what it knows."""
         unknown = [name for name in self._attributes if name not in self._asked]
         if unknown:
-            known = ", ".join(f"'{name}'" for name in self._asked) or "no attribute"
+            names = ", ".join(f"'{name}'" for name in self._asked) or "no attribute"
             raise UnsupportedError(
-                unsupported_attributes(unknown), note=f"its import function asks for {known}"
+                unsupported_attributes(unknown), note=f"its import function asks for {names}"
             )
 
     def _attribute(self, name: str, kind: int) -> AttributeProto | None:

@@ -214,17 +214,19 @@ class Build:
             return [item_of(result) for result in results]
 
         if any(isinstance(value, SymbolicTensor) for value in inputs):
-            known = computed_extents(OnnxNode(node, loc, opset, inputs, scope))
-            if known is not None:
-                return {node.output[0]: known}
+            numbers = computed_extents(OnnxNode(node, loc, opset, inputs, scope))
+            if numbers is not None:
+                return {node.output[0]: numbers}
         folded = None
-        whole = next(subgraphs(node), None) is None  # what is in a subgraph is folded by itself
-        if whole and all(value is None or isinstance(value, Tensor) for value in inputs):
+        has_no_graphs = (
+            next(subgraphs(node), None) is None
+        )  # what is in a subgraph is folded by itself
+        if has_no_graphs and all(value is None or isinstance(value, Tensor) for value in inputs):
             folded = self._folded(imported)
         results = folded
         if results is None:
             results = imported(scope)
-            results = settled_results(scope, inputs, results) if whole else results
+            results = settled_results(scope, inputs, results) if has_no_graphs else results
         return {name: item for name, item in zip(node.output, results, strict=False) if name}
 
     def _defined(
@@ -238,13 +240,15 @@ class Build:
         """Imports the nodes by which ONNX defines an operator. Their errors begin with their operators."""
         definition = definition_of(node, opset, inputs)
         self._count(len(definition.nodes))
-        known: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
-        own: dict[str, Item] = {name: item for name, item in known.items() if item is not None}
-        inside = replace(scope, environment=ChainMap(own, scope.environment))
+        items: dict[str, Item | None] = dict(zip(node.input, inputs, strict=True))
+        environment: dict[str, Item] = {
+            name: item for name, item in items.items() if item is not None
+        }
+        inside = replace(scope, environment=ChainMap(environment, scope.environment))
         results: dict[str, Item] = {}
         opsets = self.model.source.opsets | definition.opsets
         for inner in definition.nodes:
-            operands = [known[name] if name else None for name in inner.input]
+            operands = [items[name] if name else None for name in inner.input]
             opset_of = opsets.get(domain_of(inner.domain))
             reason = unsupported_reason(inner, opset_of)
             if reason or opset_of is None:
@@ -255,8 +259,8 @@ class Build:
                 raise
             except UserError as error:
                 raise located(error, Loc(), f"{inner.op_type}: ") from None
-            known |= computed
-            own |= computed
+            items |= computed
+            environment |= computed
             results |= computed
         return {name: results[name] for name in node.output if name}
 

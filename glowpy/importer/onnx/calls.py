@@ -156,8 +156,8 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
         return _Rounds(n.operand(Tensor.of(np.array(_ALWAYS)), "limit"), None, None)
     if isinstance(value, NodeValue):
         return _Rounds(_scalar(n, value, "the number of rounds"), None, _most_rounds(value))
-    known = value if isinstance(value, Tensor) else n.operand(value, "limit")
-    operand = _scalar(n, known, "the number of rounds")
+    number = value if isinstance(value, Tensor) else n.operand(value, "limit")
+    operand = _scalar(n, number, "the number of rounds")
     return _Rounds(operand, _exact_rounds(value), _most_rounds(value))
 
 
@@ -300,7 +300,7 @@ def _looped(
     After what the model carries, the body carries its checks.
     """
     rounds = _rounds(n, limit)
-    own = len(first)
+    num_carried = len(first)
     first = [*first, *(n.operand(Tensor.of(np.zeros(4, np.int64)), "check") for _ in checks)]
     carried = len(first)
     full = endless and _is_true(keep) and rounds.exact is not None
@@ -317,15 +317,15 @@ def _looped(
     operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]
     node = n.f.create_loop(n.name, operands, body.f.name, carried, room)
     if (written := _few(n, node)) is not None:
-        take_checks(n, checks, written[own:carried])
-        return (*written[:own], *written[carried:])
+        take_checks(n, checks, written[num_carried:carried])
+        return (*written[:num_carried], *written[carried:])
     *results, count = node.results
     stacked: list[Item] = list(results[carried:])
     if stacked and not full:
         extent = n.found(count, f"{n.name}_rounds", highest(room))
         stacked = [slice_axis(n, value, 0, 0, extent, 1) for value in results[carried:]]
-    take_checks(n, checks, results[own:carried])
-    return (*results[:own], *stacked)
+    take_checks(n, checks, results[num_carried:carried])
+    return (*results[:num_carried], *stacked)
 
 
 def _few(n: OnnxNode, loop: LoopNode) -> tuple[Value, ...] | None:
@@ -338,17 +338,17 @@ def _few(n: OnnxNode, loop: LoopNode) -> tuple[Value, ...] | None:
     if values is None:
         return None
     *results, count = values
-    known: set[NodeValue] = set()
+    constants: set[NodeValue] = set()
     for node in n.f.newest(n.f.num_nodes - before):
         small = node.is_static and all(result.type.room <= _KNOWN_BYTES for result in node.results)
-        if small and all(value in known or value.constant is not None for value in node.inputs):
-            known.update(node.results)
+        if small and all(value in constants or value.constant is not None for value in node.inputs):
+            constants.update(node.results)
     (body,) = n.f.callees(loop).values()
     n.f.erase(loop)
     n.f.module.erase_function(body)
     n.f.module.erase(count.storage)
-    known = {value for value in results if value in known or value.constant is not None}
-    tensors = dict(zip(known, evaluate([*known]), strict=True))
+    constants = {value for value in results if value in constants or value.constant is not None}
+    tensors = dict(zip(constants, evaluate([*constants]), strict=True))
     return tuple(tensors.get(value, value) for value in results)
 
 
@@ -541,13 +541,13 @@ def _scanned(
     place = inner.operand(reshape(inner, round.value, (1,)), "place")
     with body.f.at(n.loc):
         for name, value, is_backwards in zip(names[len(first) :], scanned, backwards, strict=True):
-            whole = n.operand(value, name) if length != 0 else _one(n, value.type, name)
-            whole = whole if whole.constant is not None else body.take(whole, name).value
+            operand = n.operand(value, name) if length != 0 else _one(n, value.type, name)
+            operand = operand if operand.constant is not None else body.take(operand, name).value
             index = place
             if is_backwards:
                 last = inner.operand(SymbolicTensor(place.type, np.array([length - 1], object)))
                 index = body.f.create_sub("place", last, place).result
-            element = body.f.create_gather(name, whole, index, 0)
+            element = body.f.create_gather(name, operand, index, 0)
             values.append(reshape(inner, element.result, element.type.shape[1:]))
     results = compute(body, values)
     gives = _given(body, carried, results, [info.name for info in graph.output])
@@ -555,9 +555,11 @@ def _scanned(
     checks = carried_checks(body)
     body.f.takes = [round, *carried, *checks]
     body.f.gives = [body.give(true, "keep"), *carried, *checks, *gives[len(carried) :]]
-    known = isinstance(length, int)
+    is_static = isinstance(length, int)
     limit = (
-        Tensor.of(np.array(length)) if known else SymbolicTensor(_NUMBER, np.array(length, object))
+        Tensor.of(np.array(length))
+        if is_static
+        else SymbolicTensor(_NUMBER, np.array(length, object))
     )
     rounds = _looped(n, body, first, true, limit, [*checks.values()], endless=True)
     return [value for value in rounds if isinstance(value, NodeValue | Tensor)]
@@ -593,5 +595,5 @@ def _scan_batches(n: OnnxNode) -> tuple[Item, ...]:
         compute = partial(_computed, graph)
         return _scanned(body.node, graph, states, scanned, directions, compute)
 
-    whole = [n.value(index) for index in range(1, n.num_inputs)]
-    return tuple(_scanned(n, graph, [], whole, [False] * len(whole), row))
+    operands = [n.value(index) for index in range(1, n.num_inputs)]
+    return tuple(_scanned(n, graph, [], operands, [False] * len(operands), row))

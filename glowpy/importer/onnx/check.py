@@ -44,8 +44,8 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     """Why a node cannot be imported, whatever its inputs are; empty if it can."""
     if opset is None:
         return f"{node.op_type}: the model imports no opset of the domain '{node.domain}'"
-    known = handler_of(domain_of(node.domain), node.op_type, opset) is not None
-    if not known and not is_defined(node, opset):
+    is_imported = handler_of(domain_of(node.domain), node.op_type, opset) is not None
+    if not is_imported and not is_defined(node, opset):
         if is_of_sessions(domain_of(node.domain), node.op_type, opset):
             return f"{_spell(node, opset)} is not supported by machine code: only a session computes it"
         return f"{_spell(node, opset)} is not supported"
@@ -53,8 +53,12 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     if schema is not None and schema.deprecated and not _is_still_read(schema):
         return f"{_spell(node, opset)} is not supported: the operator ended before this opset"
     if schema is None:
-        own = domain_of(node.domain) in _SCHEMA_DOMAINS
-        return f"{_spell(node, opset)} is not supported: ONNX has no such operator" if own else ""
+        has_schema = domain_of(node.domain) in _SCHEMA_DOMAINS
+        return (
+            f"{_spell(node, opset)} is not supported: ONNX has no such operator"
+            if has_schema
+            else ""
+        )
     unknown = [a.name for a in node.attribute if a.name not in schema.attributes]
     if unknown and (domain_of(node.domain), node.op_type) not in UNCHECKED:
         return f"{_spell(node, opset)}: {unsupported_attributes(unknown)}"
@@ -101,9 +105,9 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
     if opset is None:
         return f"add the domain '{domain}' to the opset_import of the model"
     if domain not in _SCHEMA_DOMAINS:
-        own = sorted(name for brought, name in registered() if brought == domain)
-        if own and domain not in KNOWN_DOMAINS:
-            return _own_versions(domain, node.op_type, own)
+        operators = sorted(name for brought, name in registered() if brought == domain)
+        if operators and domain not in KNOWN_DOMAINS:
+            return _own_versions(domain, node.op_type, operators)
         return f"a package can bring the operators of '{domain}': see docs/operators.md"
     if is_of_sessions(domain, node.op_type, opset):
         session = "glowpy.InferenceSession and glowpy run take the model"
@@ -183,7 +187,7 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
         constraint.type_param_str: constraint.allowed_type_strs
         for constraint in schema.type_constraints
     }
-    chosen: dict[str, tuple[int, str]] = {}
+    bindings: dict[str, tuple[int, str]] = {}
     for index, type in enumerate(types):
         formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         if type is None:
@@ -195,7 +199,7 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
                 f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {_short([name])}"
             )
         if formal.type_str in allowed and formal.is_homogeneous:
-            first, seen = chosen.setdefault(formal.type_str, (index, name))
+            first, seen = bindings.setdefault(formal.type_str, (index, name))
             if seen != name:
                 raise UserError(
                     f"expected inputs {first} and {index} of one element type, got {_short([seen])}"

@@ -157,7 +157,7 @@ def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[on
     values = {attribute.name: attribute for attribute in node.attribute}
     needed = {name for name in node.output if name}
     first = next(iter(node.output))
-    kept: list[onnx.NodeProto] = []
+    nodes: list[onnx.NodeProto] = []
     for inner in reversed(function.node):
         inputs = [_name_in(names, name, inner.op_type) for name in inner.input]
         outputs = [names[name] if name else "" for name in inner.output]
@@ -167,8 +167,8 @@ def _instantiated(function: onnx.FunctionProto, node: onnx.NodeProto) -> list[on
         name = node.name if outputs[0] == first else ""
         copy = helper.make_node(inner.op_type, inputs, outputs, name, domain=inner.domain)
         _add_attributes(copy, inner, names, values)
-        kept.append(copy)
-    return kept[::-1]
+        nodes.append(copy)
+    return nodes[::-1]
 
 
 def _add_attributes(
@@ -196,9 +196,11 @@ def _renamed(
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
     prefix = next(iter(names.values()))
-    own = [info.name for info in copy.input] + [name for n in copy.node for name in n.output]
-    own += [tensor.name for tensor in copy.initializer]
-    inside = {**names, "": "", **{name: f"{prefix}_{name}_inside" for name in own if name}}
+    names_inside = [info.name for info in copy.input] + [
+        name for n in copy.node for name in n.output
+    ]
+    names_inside += [tensor.name for tensor in copy.initializer]
+    inside = {**names, "": "", **{name: f"{prefix}_{name}_inside" for name in names_inside if name}}
     for info in (*copy.input, *copy.output, *copy.initializer):
         info.name = _name_in(inside, info.name, "a graph")
     del copy.node[:]
@@ -228,5 +230,9 @@ def _names(function: onnx.FunctionProto, node: onnx.NodeProto) -> dict[str, str]
         names[name] = f"{prefix}_{name}"
         while names[name] in outer:
             names[name] += "_"
-    names |= {own: name for own, name in zip(function.output, node.output, strict=False) if name}
+    names |= {
+        inner_name: name
+        for inner_name, name in zip(function.output, node.output, strict=False)
+        if name
+    }
     return names

@@ -139,23 +139,25 @@ class _Reader:
         type = read_type(lexer)
         memory = read_type(lexer) if lexer.accept("in") else None
         is_splat = lexer.accept("splat")
-        known = lexer.attr()
-        if self.module.storage(name) is not None or not isinstance(known, str):
+        attribute = lexer.attr()
+        if self.module.storage(name) is not None or not isinstance(attribute, str):
             raise lexer.error(f"expected another declaration of {token.text}", token)
         loc = Loc(self._file)
         if word == "placeholder":
-            value = self.module.create_placeholder(name, type, loc=loc, original=known).value
+            value = self.module.create_placeholder(name, type, loc=loc, original=attribute).value
         elif word == "variable":
-            value = self.module.create_variable(name, type, memory, loc=loc, original=known).value
-        elif word == "constant" and known in self._tensors:
-            tensor = _typed(self._tensors[known], type)
+            value = self.module.create_variable(
+                name, type, memory, loc=loc, original=attribute
+            ).value
+        elif word == "constant" and attribute in self._tensors:
+            tensor = _typed(self._tensors[attribute], type)
             tensor = tensor.compact() if is_splat else tensor
             taken = self.module.names.take(name)
             value = self.module.add_constant(Constant(taken, tensor, loc)).value
         else:
             raise lexer.error(f"expected a storage that the file has, got '{word}'", token)
         if word == "constant" or name not in self._inner:
-            self._values[known] = value
+            self._values[attribute] = value
 
     def _node(self, index: int, proto: onnx.NodeProto) -> None:
         """Adds a node. Raises UserError for one that is none of ours, or that does not fit."""

@@ -51,12 +51,12 @@ def _einsum(n: OnnxNode) -> Value:
         value = convert(n, n.value(index), _computed_in(kind))
         terms.append(_squeezed(n, _diagonal(n, value, labels), sizes))
     for group in _path(terms, output, sizes):
-        chosen = [terms[index] for index in group]
+        operands = [terms[index] for index in group]
         terms = [term for index, term in enumerate(terms) if index not in group]
         needed = {*output, *(label for term in terms for label in term.labels)}
-        total = chosen[0]
-        for index, term in enumerate(chosen[1:], 2):
-            later = {label for other in chosen[index:] for label in other.labels}
+        total = operands[0]
+        for index, term in enumerate(operands[1:], 2):
+            later = {label for other in operands[index:] for label in other.labels}
             total = _multiplied(n, total, term, needed | later)
         terms.append(_summed(n, total, needed))
     (result,) = terms
@@ -117,13 +117,13 @@ def _sizes(n: OnnxNode, inputs: Sequence[Sequence[str]]) -> dict[str, Dim]:
     sizes: dict[str, Dim] = {}
     for index, labels in enumerate(inputs):
         for label, size in zip(labels, n.type(index).shape, strict=True):
-            known = sizes.setdefault(label, size)
-            if known == 1:
+            first_size = sizes.setdefault(label, size)
+            if first_size == 1:
                 sizes[label] = size
-            elif size != 1 and not is_same(known, size):
+            elif size != 1 and not is_same(first_size, size):
                 name = _ELLIPSIS if label.isdigit() else label
                 raise UserError(
-                    f"attribute 'equation': '{name}' is {known} in one input and {size} in input {index}"
+                    f"attribute 'equation': '{name}' is {first_size} in one input and {size} in input {index}"
                 )
     return sizes
 
@@ -136,11 +136,11 @@ def _diagonal(n: OnnxNode, value: Value, labels: Sequence[str]) -> _Term:
             first, second = [at for at, other in enumerate(labels) if other == label][:2]
             rest = [at for at in range(len(labels)) if at not in (first, second)]
             moved = transpose(n, value, (first, second, *rest))
-            rows, columns, *others = moved.type.shape
+            rows, columns, *extents = moved.type.shape
             if 1 in (rows, columns):
-                value = reshape(n, moved, (rows * columns, *others))
+                value = reshape(n, moved, (rows * columns, *extents))
             else:
-                flat = n.operand(reshape(n, moved, (rows * columns, *others)))
+                flat = n.operand(reshape(n, moved, (rows * columns, *extents)))
                 places = (counted(n, rows) * (columns + 1)).operand
                 value = n.f.create_gather(n.name, flat, places, 0).result
             labels = [label, *(labels[at] for at in rest)]
@@ -149,8 +149,8 @@ def _diagonal(n: OnnxNode, value: Value, labels: Sequence[str]) -> _Term:
 
 def _squeezed(n: OnnxNode, term: _Term, sizes: dict[str, Dim]) -> _Term:
     """Without the dimensions of 1 that others repeat."""
-    kept = tuple(label for label in term.labels if term.size(label) != 1 or sizes[label] == 1)
-    return _Term(reshape(n, term.value, [term.size(label) for label in kept]), kept)
+    labels = tuple(label for label in term.labels if term.size(label) != 1 or sizes[label] == 1)
+    return _Term(reshape(n, term.value, [term.size(label) for label in labels]), labels)
 
 
 def _path(
@@ -174,8 +174,8 @@ def _summed(n: OnnxNode, term: _Term, needed: Collection[str]) -> _Term:
     if not axes:
         return term
     total = n.f.create_reduce_add(n.name, n.operand(term.value), axes).result
-    kept = tuple(label for label in term.labels if label in needed)
-    return _Term(reshape(n, total, [term.size(label) for label in kept]), kept)
+    labels = tuple(label for label in term.labels if label in needed)
+    return _Term(reshape(n, total, [term.size(label) for label in labels]), labels)
 
 
 def _multiplied(n: OnnxNode, lhs: _Term, rhs: _Term, needed: Collection[str]) -> _Term:

@@ -120,12 +120,12 @@ def _pow(n: OnnxNode) -> Value:
     ):
         return _power(n, base, int(power))
     numbers, exponents = Numbers(n, base).to(ElemKind.I64), Numbers(n, exponent)
-    whole = exponents.to(ElemKind.I64)
-    result = _whole_power(numbers, whole)
+    integers = exponents.to(ElemKind.I64)
+    result = _whole_power(numbers, integers)
     if exponents.kind.is_float:
         wide = [value.to(ElemKind.F64).operand for value in (numbers, exponents)]
         rough = Numbers(n, n.f.create_pow(n.name, *wide).result).to(ElemKind.I64)
-        result = result.where(whole.to(exponents.kind).equals(exponents), rough)
+        result = result.where(integers.to(exponents.kind).equals(exponents), rough)
     return result.to(kind).value
 
 
@@ -246,13 +246,13 @@ def _bit_cast(n: OnnxNode) -> Value:
     """The same bits in another kind. A bool is a byte that is 0 or 1; of another byte, it is whether that is not 0."""
     to = n.integer("to", 0)
     value, wanted, narrow = n.value(0), kind_of(to), NARROW.get(to)
-    own, source = value.type.kind, n.narrow(0)
-    if _bits(own, source) != _bits(wanted, narrow):
-        raise UserError(f"expected elements as wide as {own.value}, got {wanted.value} as 'to'")
-    if own is wanted and source == narrow:
+    kind, source = value.type.kind, n.narrow(0)
+    if _bits(kind, source) != _bits(wanted, narrow):
+        raise UserError(f"expected elements as wide as {kind.value}, got {wanted.value} as 'to'")
+    if kind is wanted and source == narrow:
         return value
-    if own is ElemKind.BOOL:
-        value, own = convert(n, value, ElemKind.U8), ElemKind.U8
+    if kind is ElemKind.BOOL:
+        value, kind = convert(n, value, ElemKind.U8), ElemKind.U8
     if wanted is ElemKind.BOOL:
         byte = n.operand(_same_bits(n, value, ElemKind.U8))
         zero = _scalar(n, ElemKind.U8, 0.0)

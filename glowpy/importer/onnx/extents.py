@@ -60,14 +60,14 @@ def computed_extents(n: OnnxNode) -> Tensor | SymbolicTensor | None:
     """Computes a node of known inputs, some of them symbolic; None where that is left to run time."""
     function = _FUNCTIONS.get(n.proto.op_type)
     arrays = [n.known_array(index) for index in range(n.num_inputs) if n.has(index)]
-    known = [array for array in arrays if array is not None and array.size <= _MOST_ITEMS]
-    if function is None or len(known) < len(arrays):
+    small_arrays = [array for array in arrays if array is not None and array.size <= _MOST_ITEMS]
+    if function is None or len(small_arrays) < len(arrays):
         return None
     kind = _kind(n)
     if kind is None:
         return None
     try:
-        result = np.asarray(function(n, known), object)
+        result = np.asarray(function(n, small_arrays), object)
         if result.size > _MOST_ITEMS or not all(is_small(item, kind) for item in result.flat):
             return None
         if any(isinstance(item, Expr | Ratio) for item in result.flat):
@@ -173,7 +173,9 @@ def _arithmetic(name: str) -> _Function:
         if is_real:
             limit = EXACT[n.kind(0)]
             dividends = [fraction(item)[0] for item in results.reshape(-1)]
-            if not all(-limit < lowest(one) <= highest(one) < limit for one in dividends):
+            if not all(
+                -limit < lowest(dividend) <= highest(dividend) < limit for dividend in dividends
+            ):
                 raise UndecidedError("expected floats that are exact", dividends)
         return results
 

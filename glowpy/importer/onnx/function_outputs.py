@@ -25,12 +25,12 @@ def name_outputs(function: onnx.FunctionProto, opset: int) -> None:
     seen = set(function.input)
     for index, name in enumerate(function.output):
         if name in seen:
-            own = f"{name}_{index}"
-            while own in taken:
-                own += "_"
-            taken.add(own)
-            function.node.append(onnx.helper.make_node("Identity", [name], [own]))
-            function.output[index] = own
+            unused_name = f"{name}_{index}"
+            while unused_name in taken:
+                unused_name += "_"
+            taken.add(unused_name)
+            function.node.append(onnx.helper.make_node("Identity", [name], [unused_name]))
+            function.output[index] = unused_name
         seen.add(name)
     domains = {entry.domain for entry in function.opset_import}
     if domains.isdisjoint({"", "ai.onnx"}):

@@ -165,9 +165,9 @@ def _region(n: OnnxNode) -> list[float | Numbers]:
     value = n.value(1)
     bounds: list[float | Numbers] = []
     for place in range(static([value.type.count])[0]):
-        known = known_element(value, place)
-        if known is not None:
-            bounds.append(float(known))
+        element = known_element(value, place)
+        if element is not None:
+            bounds.append(float(element))
             continue
         row = reshape(n, value, (value.type.count,))
         bound = Numbers(n, slice_axis(n, row, 0, place, 1, 1)).reshaped()
@@ -262,7 +262,7 @@ def _places(n: OnnxNode, dim: _Sampling, coordinates: str, steps: Numbers) -> Nu
         case "half_pixel":
             return middle
         case "half_pixel_symmetric":
-            size, all = (Numbers.of(n, one, ElemKind.F64) for one in (dim.size, count))
+            size, all = (Numbers.of(n, dim_size, ElemKind.F64) for dim_size in (dim.size, count))
             # In this order the middle one of an odd number lies in the middle, exactly.
             return (1 - all / (scale * size)) * (size / 2) + (steps + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
@@ -346,12 +346,12 @@ def _gathered(n: OnnxNode, value: NodeValue, axis: int, taps: _Taps) -> NodeValu
     trailing = (1,) * (value.type.rank - 1 - axis)
     total: NodeValue | None = None
     for index, weights in taps:
-        known = None if weights is None else weights.known
-        if known is not None and not known.any():
+        known_weights = None if weights is None else weights.known
+        if known_weights is not None and not known_weights.any():
             continue
         picked = n.operand(index.value, f"{n.name}_indices")
         term = n.f.create_gather(n.name, value, picked, axis).result
-        if weights is not None and (known is None or not (known == 1).all()):
+        if weights is not None and (known_weights is None or not (known_weights == 1).all()):
             factors = weights.reshaped(index.value.type.shape[0], *trailing)
             factor = n.operand(factors.value, f"{n.name}_weights")
             term = n.f.create_mul(n.name, term, factor).result
@@ -371,6 +371,6 @@ def _extrapolated(n: OnnxNode, value: Value, outside: list[tuple[int, Numbers]])
     for axis, where in outside:
         trailing = (1,) * (result.type.rank - 1 - axis)
         mask = where.reshaped(result.type.shape[axis], *trailing)
-        chosen = n.operand(mask.value, f"{n.name}_outside")
-        result = n.f.create_select(n.name, chosen, fill, result).result
+        is_outside = n.operand(mask.value, f"{n.name}_outside")
+        result = n.f.create_select(n.name, is_outside, fill, result).result
     return result

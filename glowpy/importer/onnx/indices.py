@@ -123,8 +123,8 @@ def carried_checks(body: Subgraph) -> dict[Variable, str]:
         variable = body.variable("check", _TYPE)
         with body.f.at(body.node.loc):
             before = Numbers(body.node, variable.value)
-            known = Numbers(body.node, slice_axis(body.node, variable.value, 0, 0, 1, 1)) > 0
-            after = before.where(known, Numbers(body.node, check.value))
+            is_wrong = Numbers(body.node, slice_axis(body.node, variable.value, 0, 0, 1, 1)) > 0
+            after = before.where(is_wrong, Numbers(body.node, check.value))
         body.give(after.value, "check", variable)
         carried[variable] = check.place
     return carried

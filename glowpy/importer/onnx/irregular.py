@@ -57,9 +57,9 @@ def _settle_names(graph: onnx.GraphProto) -> None:
             makers[node.output[0]].append(node)
     for nodes in makers.values():
         if len(nodes) > 1 and len({_type_of(node) or id(node) for node in nodes}) == 1:
-            first, *others = nodes
-            first.attribute[0].CopyFrom(others[-1].attribute[0])
-            for node in others:
+            first, *later_nodes = nodes
+            first.attribute[0].CopyFrom(later_nodes[-1].attribute[0])
+            for node in later_nodes:
                 node.Clear()
     for index in reversed(range(len(graph.initializer) if makers else 0)):
         tensor = graph.initializer[index]

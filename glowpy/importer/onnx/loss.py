@@ -57,10 +57,10 @@ def _each(n: OnnxNode, kept: int, step: _Step) -> tuple[Value, ...]:
     factor = n.real("norm_coefficient", 0.0)
     columns: list[tuple[Numbers, ...]] = []
     for index in range(count):
-        x, gradient, *others = (
+        x, gradient, *states = (
             Numbers(n, n.value(2 + group * count + index)) for group in range(groups)
         )
-        columns.append(step(x, x * factor + gradient, *others))
+        columns.append(step(x, x * factor + gradient, *states))
     return tuple(column[row].value for row in range(1 + kept) for column in columns)
 
 

@@ -262,7 +262,7 @@ class OnnxModel(Model):
     ) -> Targets:
         """Notes the targets of reshapes for the sizes that the model was written for."""
         targets = Targets(fixed=fixed_names(self.source.proto.graph))
-        known = {name: array for name, array in values.items() if name not in self.written}
+        elements = {name: array for name, array in values.items() if name not in self.written}
         written: list[Type] = []
         for info, type in zip(self.inputs, types, strict=True):
             pairs = zip(self.written.get(info.name, type.shape), type.shape, strict=True)
@@ -272,7 +272,7 @@ class OnnxModel(Model):
             targets.merged |= {
                 (a, b): [Factor(a, b)] for a, b in changed if isinstance(a, int) and a != b
             }
-        Build(self, written, known, supposed or {}, targets)
+        Build(self, written, elements, supposed or {}, targets)
         targets.follow()
         return targets
 

@@ -74,8 +74,8 @@ def unpacked(bytes: Array, bits: int, *, signed: bool = False) -> Array:
     """
     if 8 % bits:
         digits = np.unpackbits(bytes.view(np.uint8), axis=-1, bitorder="little")
-        whole = digits.shape[-1] // bits
-        split = digits[..., : whole * bits].reshape(*bytes.shape[:-1], whole, bits)
+        count = digits.shape[-1] // bits
+        split = digits[..., : count * bits].reshape(*bytes.shape[:-1], count, bits)
         return np.packbits(split, axis=-1, bitorder="little")[..., 0]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (bytes.view(np.uint8)[..., None] >> shifts) & np.uint8((1 << bits) - 1)

@@ -55,8 +55,8 @@ class Unsaid:
     @property
     def summary(self) -> dict[str, Dim]:
         """Assumed sizes by name: `N`, or `x[0]` if the model has no name for it; without those that arrays decide."""
-        known = _bound(self.infos, self._fitting)
-        named = {name: ASSUMED for name in self.names if name not in known}
+        bound = _bound(self.infos, self._fitting)
+        named = {name: ASSUMED for name in self.names if name not in bound}
         unnamed = {
             f"{info.name}[{axis}]": ASSUMED
             for info in self.unnamed
@@ -67,18 +67,18 @@ class Unsaid:
 
     def said(self, size: int = ASSUMED) -> tuple[dict[str, Shape], dict[str, Dim]]:
         """Shapes and sizes with nothing left open: what nobody gives has the size that arrays have, else this one."""
-        known = _bound(self.infos, self._fitting)
-        dims = {**self.dims, **{name: known.get(name, size) for name in self.names}}
+        bound = _bound(self.infos, self._fitting)
+        dims = {**self.dims, **{name: bound.get(name, size) for name in self.names}}
         sizes = {**_bound(self.infos, self.shapes), **dims}
-        whole = {info.name: self._whole(info, sizes, size) for info in self.unnamed}
-        return {**whole, **self.shapes}, dims
+        shapes = {info.name: self._whole(info, sizes, size) for info in self.unnamed}
+        return {**shapes, **self.shapes}, dims
 
     @property
     def options(self) -> str:
         """The assumed sizes as options of a command line."""
-        whole, _ = self.said()
+        shapes, _ = self.said()
         texts = [f"{name}={ASSUMED}" for name in self.names]
-        texts += [f"{info.name}:{'x'.join(map(str, whole[info.name]))}" for info in self.unnamed]
+        texts += [f"{info.name}:{'x'.join(map(str, shapes[info.name]))}" for info in self.unnamed]
         return " ".join(shlex.join(["--shape", text]) for text in texts)
 
     @cached_property

@@ -84,13 +84,13 @@ def names_read(node: onnx.NodeProto) -> list[str]:
     """The inputs of a node, and what its subgraphs read of what is around them."""
     names = dict.fromkeys(node.input)
     for graph in subgraphs(node):
-        own = {info.name for info in graph.input}
-        own |= {tensor.name for tensor in graph.initializer}
-        own |= {tensor.values.name for tensor in graph.sparse_initializer}
-        own |= {name for inner in graph.node for name in inner.output}
+        names_inside = {info.name for info in graph.input}
+        names_inside |= {tensor.name for tensor in graph.initializer}
+        names_inside |= {tensor.values.name for tensor in graph.sparse_initializer}
+        names_inside |= {name for inner in graph.node for name in inner.output}
         read = [name for inner in graph.node for name in names_read(inner)]
         read += [info.name for info in graph.output]
-        names |= dict.fromkeys(name for name in read if name not in own)
+        names |= dict.fromkeys(name for name in read if name not in names_inside)
     return list(names)
 
 

@@ -213,17 +213,19 @@ def _max_unpool(n: OnnxNode) -> Value:
         for i, size in enumerate(spatial)
     ]
     shape = (*x.shape[:2], *sizes)
-    whole = n.known_dims(2) if n.has(2) else shape
-    if len(whole) != len(shape) or any(
-        room < size for size, room in zip(shape, whole, strict=True)
+    output_shape = n.known_dims(2) if n.has(2) else shape
+    if len(output_shape) != len(shape) or any(
+        room < size for size, room in zip(shape, output_shape, strict=True)
     ):
-        raise UserError(f"expected an output_shape of at least {list(shape)}, got {list(whole)}")
+        raise UserError(
+            f"expected an output_shape of at least {list(shape)}, got {list(output_shape)}"
+        )
     check_places(n, n.value(1), 0, product(shape) - 1)
     zeros = n.operand(filled(n, x.with_shape((product(shape), 1)), 0))
     indices = n.operand(reshape(n, n.value(1), (x.count,)))
     elements = n.operand(reshape(n, n.value(0), (x.count, 1)))
     result = reshape(n, n.f.create_scatter(n.name, zeros, indices, elements).result, shape)
-    if whole == shape:
+    if output_shape == shape:
         return result
-    ends = [room - size for size, room in zip(shape, whole, strict=True)]
+    ends = [room - size for size, room in zip(shape, output_shape, strict=True)]
     return n.f.create_pad(n.name, n.operand(result), (*[0] * len(shape), *ends), 0.0).result

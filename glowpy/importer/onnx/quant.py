@@ -68,8 +68,8 @@ def _typed(
     kind: ElemKind, like: Type, scale: Value, zero: Value | None, axis: int | None
 ) -> Type | None:
     """The quantized type of `kind` that known parameters say, for each index along `axis` if one is a vector."""
-    known = isinstance(scale, Tensor) and (zero is None or isinstance(zero, Tensor))
-    if not known or kind not in _TYPED or scale.type.rank > 1:
+    is_constant = isinstance(scale, Tensor) and (zero is None or isinstance(zero, Tensor))
+    if not is_constant or kind not in _TYPED or scale.type.rank > 1:
         return None
     assert isinstance(scale, Tensor)
     scales = scale.array.reshape(-1).astype(np.float64)
@@ -101,8 +101,8 @@ def spread(n: OnnxNode, value: Value, type: Type, axis: int, block: int) -> Valu
         raise UserError(f"expected parameters of shape {list(expected)}, got {value.type}")
     apart = reshape(n, value, (*expected[: axis + 1], 1, *expected[axis + 1 :]))
     wide = broadcast(n, apart, (*expected[: axis + 1], block, *expected[axis + 1 :]))
-    whole = reshape(n, wide, (*type.shape[:axis], count * block, *type.shape[axis + 1 :]))
-    return slice_axis(n, whole, axis, 0, type.shape[axis], 1)
+    block_values = reshape(n, wide, (*type.shape[:axis], count * block, *type.shape[axis + 1 :]))
+    return slice_axis(n, block_values, axis, 0, type.shape[axis], 1)
 
 
 def dequantized(
@@ -263,8 +263,8 @@ def product_of_scales(n: OnnxNode, a: Value, b: Value) -> Value:
     """The product of two scales, the first of which is one number."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return Tensor.of((a.array * b.array).astype(np.float32).reshape(b.type.extents))
-    one = reshape(n, a, ())
-    return n.f.create_mul(n.name, n.operand(one), n.operand(b)).result
+    scalar = reshape(n, a, ())
+    return n.f.create_mul(n.name, n.operand(scalar), n.operand(b)).result
 
 
 @from_onnx("QLinearMatMul", since=10)
@@ -320,9 +320,11 @@ def _centred(
 ) -> tuple[NodeValue, Value | None]:
     """Integers with a scale of 1 and a known zero point; and a zero point that cannot be part of a type."""
     scale = Tensor.splat(Type(ElemKind.F32, ()), 1.0)
-    known = zero is None or isinstance(zero, Tensor)
-    one = zero is None or zero.type.count == 1
-    inside = known and (one or (axis is not None and zero is not None and zero.type.rank == 1))
+    is_constant = zero is None or isinstance(zero, Tensor)
+    is_scalar = zero is None or zero.type.count == 1
+    inside = is_constant and (
+        is_scalar or (axis is not None and zero is not None and zero.type.rank == 1)
+    )
     offset = zero if inside else None
     type = _typed(value.type.kind, value.type, scale, offset, axis)
     assert type is not None

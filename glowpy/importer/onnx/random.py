@@ -123,8 +123,8 @@ def _dropout_1(n: OnnxNode) -> tuple[Result, ...]:
     What the mask is then is said from opset 12 on only; onnxruntime's is False where nothing is dropped.
     """
     if n.opset < 7 and n.has_attribute("is_test") and not n.flag("is_test"):
-        value, kept = _dropped(n, Tensor.of(np.array(n.real("ratio", 0.5), np.float32)))
-        return value, kept.to(n.type(0).kind).value
+        value, is_kept = _dropped(n, Tensor.of(np.array(n.real("ratio", 0.5), np.float32)))
+        return value, is_kept.to(n.type(0).kind).value
     kind = ElemKind.BOOL if n.opset >= 10 else n.type(0).kind
     return n.value(0), filled(n, n.type(0).with_kind(kind), 0 if n.opset >= 7 else 1)
 
@@ -135,8 +135,8 @@ def _dropout_12(n: OnnxNode) -> tuple[Result, ...]:
     ratio = n.value(1) if n.has(1) else Tensor.of(np.array(0.5, np.float32))
     nothing = isinstance(ratio, Tensor) and not ratio.array.any()
     if n.has(2) and n.known_scalar(2) and not nothing:
-        value, kept = _dropped(n, ratio)
-        return value, kept.value
+        value, is_kept = _dropped(n, ratio)
+        return value, is_kept.value
     return n.value(0), filled(n, n.type(0).with_kind(ElemKind.BOOL), 1)
 
 
@@ -148,7 +148,7 @@ def _dropped(n: OnnxNode, ratio: Value) -> tuple[Value, Numbers]:
     kind = _computed_in(x.type.kind)
     share = Numbers(n, convert(n, reshape(n, ratio, ()), kind))
     (drawn,) = _rows(n, x.type.shape, kind, 1)
-    kept = drawn >= share
+    is_kept = drawn >= share
     scaled = Numbers(n, convert(n, x, kind)) / (1.0 - share)
     zero = Numbers(n, filled(n, Type(kind, ()), 0.0))
-    return scaled.where(kept, zero).to(x.type.kind).value, kept
+    return scaled.where(is_kept, zero).to(x.type.kind).value, is_kept

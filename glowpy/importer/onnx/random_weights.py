@@ -41,12 +41,12 @@ def with_random_weights(file: Path, seed: int) -> onnx.ModelProto:
 def _remove_constants(graph: onnx.GraphProto, weights: Iterable[str]) -> None:
     """Removes the nodes whose results become initializers, and the shapes that only they read."""
     stored = {*weights, *(tensor.name for tensor in graph.initializer)}
-    kept = [node for node in graph.node if node.output[0] not in stored]
+    nodes = [node for node in graph.node if node.output[0] not in stored]
     shapes = {name for node in graph.node if node.output[0] in stored for name in node.input}
-    shapes -= {name for node in kept for name in node.input}
+    shapes -= {name for node in nodes for name in node.input}
     initializers = [tensor for tensor in graph.initializer if tensor.name not in shapes]
     inputs = [info for info in graph.input if info.name not in {*shapes, *stored}]
-    for field, rest in (("node", kept), ("initializer", initializers), ("input", inputs)):
+    for field, rest in (("node", nodes), ("initializer", initializers), ("input", inputs)):
         graph.ClearField(field)
         getattr(graph, field).extend(rest)
 

@@ -56,8 +56,8 @@ class Direction:
     def recurrence(self) -> NodeValue:
         """A matrix for each gate, from the state to the gate's sums."""
         layer, units = self.layer, self.layer.units
-        whole = reshape(layer.n, layer.part(2, self.index), (layer.gates, units, units))
-        return layer.n.operand(transpose(layer.n, whole, (0, 2, 1)), f"{layer.n.name}_recurrence")
+        weights = reshape(layer.n, layer.part(2, self.index), (layer.gates, units, units))
+        return layer.n.operand(transpose(layer.n, weights, (0, 2, 1)), f"{layer.n.name}_recurrence")
 
     def state(self, index: int) -> NodeValue:
         """The initial state that input `index` gives; zeros if it is not there."""
@@ -178,12 +178,12 @@ class Layer:
                 reshape(n, self.part(3, index), (2 * size,)),
                 size - own_bias * self.units,
             )
-            own = slice_axis(n, both, 0, size, joined, 1)
+            bias = slice_axis(n, both, 0, size, joined, 1)
             if own_bias:
                 apart = slice_axis(n, both, 0, size + joined, size - joined, 1)
-                own = concat(n, [own, full(Type(self.kind, (size - joined,)), 0.0)], 0)
+                bias = concat(n, [bias, full(Type(self.kind, (size - joined,)), 0.0)], 0)
             first = n.operand(slice_axis(n, both, 0, 0, size, 1), f"{n.name}_bias")
-            biases = f.create_add(n.name, first, n.operand(own, f"{n.name}_bias"))
+            biases = f.create_add(n.name, first, n.operand(bias, f"{n.name}_bias"))
             product = f.create_add(n.name, product, biases).result
         if self.batch_first:
             product = n.operand(transpose(n, product, (1, 0, 2)))
@@ -198,7 +198,7 @@ class Layer:
         count = len(cells)
         joined = concat(n, [cell[0] for cell in cells], 2)
         lines = (self.steps, self.batch, count, self.units)
-        whole = transpose(
+        sequence = transpose(
             n, reshape(n, joined, lines), (1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3)
         )
         axis = 1 if self.batch_first else 0
@@ -207,7 +207,7 @@ class Layer:
             concat(n, [reshape(n, cell[index], state) for cell in cells], axis)
             for index in range(1, len(cells[0]))
         ]
-        return tuple(convert(n, value, kind) for value in (whole, *lasts))
+        return tuple(convert(n, value, kind) for value in (sequence, *lasts))
 
 
 def _spell(names: Sequence[str] | dict[str, tuple[bool, ...]]) -> str:

@@ -198,9 +198,9 @@ def _taps(n: OnnxNode, win: Window, spatial: Shape, kind: ElemKind) -> Numbers:
         shape[axis] = spatial[axis]
         begins = counted(n, spatial[axis]) * win.strides[axis] - win.pads[axis]
         reach = (index * win.dilation[axis]).astype(kind.dtype).reshape(taps, 1, 1)
-        own = np.eye(rank, dtype=kind.dtype)[rank - 1 - axis]
+        unit = np.eye(rank, dtype=kind.dtype)[rank - 1 - axis]
         places = begins.to(kind).reshaped(*shape) + Numbers(n, Tensor.of(reach))
-        term = places * Numbers(n, Tensor.of(own))
+        term = places * Numbers(n, Tensor.of(unit))
         total = term if total is None else total + term
     assert total is not None
     return total

@@ -63,8 +63,8 @@ def _unique(n: OnnxNode) -> tuple[Value, ...]:
     value = n.value(0)
     if n.has_attribute("axis"):
         axis = n.axis(value.type.rank, 0)
-        others = [other for other in range(value.type.rank) if other != axis]
-        moved = transpose(n, value, (axis, *others))
+        axes = [other for other in range(value.type.rank) if other != axis]
+        moved = transpose(n, value, (axis, *axes))
     else:
         axis, value = 0, reshape(n, value, (value.type.count,))
         moved = value

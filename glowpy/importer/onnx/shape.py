@@ -427,15 +427,18 @@ def _padded(n: OnnxNode, pads: Sequence[Dim], value: float) -> Value:
 
 def _filled(n: OnnxNode, pads: Sequence[Dim], fill: float) -> Value:
     """Pads of one number. What is cropped where nobody can prove that the rest lies inside is picked by indices."""
-    result, own = n.value(0), list(pads)
+    result, remaining_pads = n.value(0), list(pads)
     for axis, size in enumerate(result.type.shape):
         begin, end = pads[axis], pads[len(pads) // 2 + axis]
-        first, kept = greatest(-begin, 0), size + least(begin, 0) + least(end, 0)
-        if not is_inside(size, first, kept, 1) and highest(kept) >= 0:
-            result = _part(n, result, axis, first, greatest(kept, 0), 1)
-            own[axis], own[len(pads) // 2 + axis] = greatest(begin, 0), greatest(end, 0)
+        first, count = greatest(-begin, 0), size + least(begin, 0) + least(end, 0)
+        if not is_inside(size, first, count, 1) and highest(count) >= 0:
+            result = _part(n, result, axis, first, greatest(count, 0), 1)
+            remaining_pads[axis], remaining_pads[len(pads) // 2 + axis] = (
+                greatest(begin, 0),
+                greatest(end, 0),
+            )
     operand = n.operand(result, n.proto.input[0])
-    return n.f.create_pad(n.name, operand, tuple(own), fill).result
+    return n.f.create_pad(n.name, operand, tuple(remaining_pads), fill).result
 
 
 def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: str) -> Value:
@@ -490,8 +493,8 @@ def _trilu(n: OnnxNode) -> Value:
     zero = n.operand(full(Type(type.kind, ()), 0), f"{n.name}_zero")
     rows, columns = (counted(n, size) for size in type.shape[-2:])
     row = rows.reshaped(type.shape[-2], 1) + (_diagonal(n) if n.has(1) else 0)
-    kept = row <= columns if n.flag("upper", True) else columns <= row
-    return n.f.create_select(n.name, kept.operand, n.input(0), zero).result
+    is_kept = row <= columns if n.flag("upper", True) else columns <= row
+    return n.f.create_select(n.name, is_kept.operand, n.input(0), zero).result
 
 
 def _diagonal(n: OnnxNode) -> Number:

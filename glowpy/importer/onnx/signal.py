@@ -182,9 +182,9 @@ def _convolved(n: OnnxNode, signal: NodeValue, length: int, *, inverse: bool, ha
     factors = slice_axis(n, _pairs(n, chirp * weights, signal.type.kind), 0, 0, rows, 1)
     spectrum = _fast(n, _product(n, taken, factors), size, inverse=False)
     mixed = _product(n, spectrum, _pairs(n, np.fft.fft(wave), signal.type.kind))
-    kept = bins if half and not inverse else length
-    result = slice_axis(n, _fast(n, mixed, size, inverse=True), axis, 0, kept, 1)
-    chirp = chirp[:kept] / (length if inverse else 1)
+    count = bins if half and not inverse else length
+    result = slice_axis(n, _fast(n, mixed, size, inverse=True), axis, 0, count, 1)
+    chirp = chirp[:count] / (length if inverse else 1)
     turned = _product(n, result, _pairs(n, chirp, signal.type.kind))
     return slice_axis(n, turned, axis + 1, 0, 1 if inverse and half else 2, 1)
 

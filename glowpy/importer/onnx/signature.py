@@ -207,8 +207,8 @@ def inferred_outputs(
     inferred = _inferred(model, nodes, open_outputs)
     shapes = []
     for output in graph.output:
-        own = inferred.get(output.name)
-        found = None if own is None else declared_shape(own.type.tensor_type)
+        declaration = inferred.get(output.name)
+        found = None if declaration is None else declared_shape(declaration.type.tensor_type)
         if found is not None:  # ONNX makes up names for what it does not know
             found = [dim if isinstance(dim, int) or dim in names else None for dim in found]
         shapes.append(_merged(found, declared_shape(output.type.tensor_type)))
@@ -297,17 +297,17 @@ def _by_schema(
     schema = schema_of(node, opsets.get(domain_of(node.domain), 0))
     if schema is None:
         return
-    known = {type_name(kind): elem_type_of(kind) for kind in ElemKind}
+    elem_types = {type_name(kind): elem_type_of(kind) for kind in ElemKind}
     stash = (attribute.i for attribute in node.attribute if attribute.name == "stash_type")
-    known["stash"] = next(stash, onnx.TensorProto.FLOAT)
+    elem_types["stash"] = next(stash, onnx.TensorProto.FLOAT)
     for index, name in enumerate(node.input):
         formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         if name in types and types[name].type.HasField("tensor_type"):
-            known.setdefault(formal.type_str, types[name].type.tensor_type.elem_type)
+            elem_types.setdefault(formal.type_str, types[name].type.tensor_type.elem_type)
     for index, name in enumerate(node.output):
         formal = schema.outputs[min(index, len(schema.outputs) - 1)]
-        if name and formal.type_str in known:
-            yield helper.make_tensor_value_info(name, known[formal.type_str], None)
+        if name and formal.type_str in elem_types:
+            yield helper.make_tensor_value_info(name, elem_types[formal.type_str], None)
 
 
 def _dim(proto: onnx.TensorShapeProto.Dimension) -> DeclaredDim:

@@ -188,8 +188,8 @@ def _parse(content: bytes, file: str) -> Source:
 
 def _check_foreign(whole: Path | bytes, file: str) -> None:
     """Raises LoadError for what is a file of something else."""
-    if (known := foreign_file(whole, file)) is not None:
-        raise known.error(str(whole) if isinstance(whole, Path) else file)
+    if (format := foreign_file(whole, file)) is not None:
+        raise format.error(str(whole) if isinstance(whole, Path) else file)
 
 
 def _parsed(content: bytes, file: str, stores: Stores, whole: Path | bytes) -> Source:
@@ -220,8 +220,8 @@ def _check_texts(source: Source) -> list[onnx.TensorProto]:
     work: list[Any] = [source.proto]
     while work:
         message = work.pop()
-        whole = not isinstance(message, onnx.TensorProto)  # the rest of a tensor is numbers
-        for field, value in message.ListFields() if whole else ():
+        is_no_tensor = not isinstance(message, onnx.TensorProto)  # the rest of a tensor is numbers
+        for field, value in message.ListFields() if is_no_tensor else ():
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 work.extend([value] if isinstance(value, Message) else value)
             elif field.type == FieldDescriptor.TYPE_STRING:
@@ -306,8 +306,10 @@ def _take_opsets(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> Non
     for opset in function.opset_import:
         domain = domain_of(opset.domain)
         version = opsets.get(domain, opset.version)
-        own = {node.op_type for node in nodes if domain_of(node.domain) == domain}
-        if all(_since(domain, op, version) == _since(domain, op, opset.version) for op in own):
+        operators = {node.op_type for node in nodes if domain_of(node.domain) == domain}
+        if all(
+            _since(domain, op, version) == _since(domain, op, opset.version) for op in operators
+        ):
             opset.version = version
 
 

@@ -45,9 +45,11 @@ def results_as(
     proto.op_type, proto.domain = op_type, domain
     names = [*n.proto.input, *[""] * len(values)]
     proto.input[:] = names[: len(values)]
-    kept = [attribute for attribute in n.proto.attribute if attribute.name not in attributes]
+    other_attributes = [
+        attribute for attribute in n.proto.attribute if attribute.name not in attributes
+    ]
     del proto.attribute[:]
-    proto.attribute.extend(kept)
+    proto.attribute.extend(other_attributes)
     proto.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
     result = handler(OnnxNode(proto, n.loc, opset, values, n.scope))
     return result if isinstance(result, tuple) else (result,)

@@ -131,14 +131,14 @@ class InFile(Storage):
         try:
             file = self._kept if self._kept is not None else os.open(self._path, _FLAGS)
             try:
-                whole = _read_into(file, content, start)
+                is_complete = _read_into(file, content, start)
                 changed = _version(os.fstat(file)) != self._version
             finally:
                 if file != self._kept:
                     os.close(file)
         except OSError as error:
             raise LoadError(f"cannot read '{self._path}': {error.strerror or error}") from None
-        if changed or not whole:
+        if changed or not is_complete:
             raise LoadError(
                 f"'{self._path}' was changed while it was in use",
                 note="replace a model by renaming a new file, and load it again",
@@ -206,9 +206,9 @@ class Stores:
         files = [self._files[path] for path in sorted(self._files)]
         identities = [file.identity for file in (self.own, *files) if isinstance(file, InFile)]
         key = Key.of("digest", *identities) if identities and all(identities) else None
-        known = read(key) if key is not None else None
-        if known is not None:
-            return known.decode()
+        remembered = read(key) if key is not None else None
+        if remembered is not None:
+            return remembered.decode()
         parts = [
             self.own.digest(start, count) for start, count in self.extracted.parts(self.own.size)
         ]

@@ -171,7 +171,7 @@ def inlined(
 
 def take_alike(subgraphs: Sequence[Subgraph]) -> list[NodeValue]:
     """Makes all functions take what one of them reads; the values, in order."""
-    values = {value: p.original for one in subgraphs for value, p in one.captured.items()}
-    for one in subgraphs:
-        one.f.takes += [one.take(value, name) for value, name in values.items()]
+    values = {value: p.original for subgraph in subgraphs for value, p in subgraph.captured.items()}
+    for subgraph in subgraphs:
+        subgraph.f.takes += [subgraph.take(value, name) for value, name in values.items()]
     return list(values)

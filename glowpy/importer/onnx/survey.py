@@ -117,9 +117,9 @@ class SurveyedModel:
                     bind([info], {}, {})
                 except UserError as error:
                     self.model.note([located(error, Loc(self.model.file))])
-        whole, known = unsaid.said(size)
+        shapes, sizes = unsaid.said(size)
         try:
-            types = bind(ranked, whole, known)
+            types = bind(ranked, shapes, sizes)
         except UserError as error:
             raise located(error, Loc(self.model.file)) from None
         return dict(zip((info.name for info in ranked), types, strict=True))

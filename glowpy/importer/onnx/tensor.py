@@ -112,7 +112,9 @@ def kind_of(elem_type: int) -> ElemKind:
 
 def elem_type_of(kind: ElemKind) -> int:
     """The ONNX element type of a kind."""
-    return next(elem_type for elem_type, known in _KINDS.items() if known is kind)
+    return next(
+        elem_type for elem_type, kind_of_elements in _KINDS.items() if kind_of_elements is kind
+    )
 
 
 def type_name(kind: ElemKind) -> str:

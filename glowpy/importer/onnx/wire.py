@@ -166,12 +166,12 @@ def _tensor(view: _View, start: int, end: int, extracted: Extracted) -> list[Buf
             if wire != _BYTES or number in data:
                 return None
             data[number] = begin, first, last
-    own = {
+    fields = {
         number: place for number, place in data.items() if number in (_RAW_DATA, _PACKED.get(type))
     }
-    if len(own) != 1:
+    if len(fields) != 1:
         return None
-    ((begin, first, last),) = own.values()
+    ((begin, first, last),) = fields.values()
     if last - first < _LARGE:
         return None
     ticket = extracted.take((first, last - first))

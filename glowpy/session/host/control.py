@@ -108,9 +108,9 @@ def _stacked(loop: Rounds, axes: Sequence[int]) -> list[Array]:
     for rows, axis in zip(loop.stacked, axes, strict=True):
         if len({part.shape[1:] for part in rows}) != 1:
             raise UserError("expected outputs of one shape in all rounds")
-        whole = np.concatenate(rows)
-        place = normalize_axis(axis, whole.ndim)
-        results.append(np.moveaxis(whole, 0, place).copy() if place else whole)
+        stack = np.concatenate(rows)
+        place = normalize_axis(axis, stack.ndim)
+        results.append(np.moveaxis(stack, 0, place).copy() if place else stack)
     return results
 
 
@@ -171,11 +171,11 @@ def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
             normalize_axis(axis, item.ndim) for (axis, _), item in zip(ins, scanned, strict=True)
         ]
         length = one_length([item.shape[axis] for axis, item in zip(axes, scanned, strict=True)])
-        whole = [
+        stacks = [
             _from_front(item, axis, backwards=back)
             for item, axis, (_, back) in zip(scanned, axes, ins, strict=True)
         ]
-        loop = Rounds([*state], whole, [[] for _ in outs], length, ())
+        loop = Rounds([*state], stacks, [[] for _ in outs], length, ())
         while not loop.is_over:
             if not body.advance(loop, outer):
                 _end_round(loop, body(loop.inputs(), outer))

@@ -32,12 +32,12 @@ def graphs_of(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
 
 def free_names(graph: onnx.GraphProto) -> list[str]:
     """Lists the values that a graph reads of the graphs around it."""
-    own = {info.name for info in graph.input} | set(initializers(graph))
-    own |= {name for node in graph.node for name in node.output}
+    names_inside = {info.name for info in graph.input} | set(initializers(graph))
+    names_inside |= {name for node in graph.node for name in node.output}
     read = [name for node in graph.node for name in node.input]
     read += [n for node in graph.node for g in graphs_of(node).values() for n in free_names(g)]
     read += [info.name for info in graph.output]
-    return [name for name in dict.fromkeys(read) if name and name not in own]
+    return [name for name in dict.fromkeys(read) if name and name not in names_inside]
 
 
 def initializers(graph: onnx.GraphProto) -> dict[str, Stored]:
@@ -106,14 +106,14 @@ def body_inputs(
             ]
         case _:
             given = [None if t is None else _without_shape(t) for t in given]
-    known = {}
+    types_by_name = {}
     for position, info in enumerate(graph.input):
         type = info.type if info.type.WhichOneof("value") else None
         if type is None and position < len(given):
             type = given[position]
         if type is not None:
-            known[info.name] = type
-    return known
+            types_by_name[info.name] = type
+    return types_by_name
 
 
 def graph_outputs(
@@ -128,8 +128,8 @@ def graph_outputs(
             given = [None if t is None else helper.make_sequence_type_proto(t) for t in given]
         case _:
             pass
-    known = [None if type is None else _without_shape(type) for type in given]
-    pairs = zip(node.output, known, strict=False)
+    types = [None if type is None else _without_shape(type) for type in given]
+    pairs = zip(node.output, types, strict=False)
     return {name: type for name, type in pairs if name and type is not None}
 
 

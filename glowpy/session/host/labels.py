@@ -34,15 +34,15 @@ def _lookup(keys: Sequence[Any], values: Array, default: Any) -> Callable[[Array
         raise UserError(f"expected a value for each key, got {len(keys)} and {len(values)}")
     if all(isinstance(key, int) for key in keys) and [*keys] == [*range(len(keys))]:
         return _table(values, default)
-    known = _Known([_key(key) for key in keys], values, default)
+    table = _Known([_key(key) for key in keys], values, default)
     of_floats = any(isinstance(key, float) for key in keys)
 
     def compute(input: Array) -> Array:
         items = input.reshape(-1).tolist()
         if of_floats:
             items = [_key(item) for item in items]
-        own = map(known.__getitem__, items)  # all in C but for what is not known
-        return np.fromiter(own, values.dtype, len(items)).reshape(input.shape)
+        labels = map(table.__getitem__, items)  # all in C but for what is not known
+        return np.fromiter(labels, values.dtype, len(items)).reshape(input.shape)
 
     return compute
 

@@ -79,8 +79,8 @@ def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
     known = {diagnostic.loc for diagnostic in error.diagnostics}
     named = {
         place
-        for place, own in nodes.items()
-        if any(loc == own or loc.node.startswith(f"{own.node}/") for loc in known)
+        for place, node_loc in nodes.items()
+        if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in known)
     }
     exact = named or isinstance(error, ValueNeededError)
     return HostModel(model.source, frozenset(named if exact else nodes))
@@ -207,9 +207,11 @@ class HostModel:
             )
             return
         schema = schema_of(node, step.opset)
-        known = {a.name for a in node.attribute} if schema is None else set(schema.attributes)
+        attribute_names = (
+            {a.name for a in node.attribute} if schema is None else set(schema.attributes)
+        )
         for attribute in node.attribute:
-            if attribute.name not in known:
+            if attribute.name not in attribute_names:
                 message = f"{node.op_type}: attribute '{attribute.name}' is not supported"
                 yield UnsupportedError(message, loc=loc)
         try:

@@ -287,11 +287,11 @@ class _Split:
         fixed = self._fixed()
         grown = True
         while grown:  # a sequence is the session's as a whole, with all those that are made of it
-            own = {name for i in hosted for name in structured[i]} | ports
+            values = {name for i in hosted for name in structured[i]} | ports
             more = {
                 i
                 for i, names in enumerate(structured)
-                if i not in hosted and names and (own & names or not self._is_resolved(i, fixed))
+                if i not in hosted and names and (values & names or not self._is_resolved(i, fixed))
             }
             hosted |= more
             grown = bool(more)
@@ -316,8 +316,8 @@ class _Split:
                     break
                 source = self.nodes[maker].input[0]
             type = self.types.get(node.input[0])
-            own = source not in self.stored if maker is None else maker in hosted
-            if own or (type is not None and is_strings(type)):
+            is_hosts = source not in self.stored if maker is None else maker in hosted
+            if is_hosts or (type is not None and is_strings(type)):
                 copies.add(index)
         return copies
 
@@ -336,17 +336,17 @@ class _Split:
         if self.places[index] in self.forced and graphs_of(node):
             return True
         types = [self.types.get(name) for name in (*self.reads[index], *node.output)]
-        others = [type for type in types if not is_numeric(type)]
+        kinds = [type for type in types if not is_numeric(type)]
         if any(
-            t is not None and not t.HasField("sequence_type") and not is_strings(t) for t in others
+            t is not None and not t.HasField("sequence_type") and not is_strings(t) for t in kinds
         ):
             return True
-        if any(t is not None and t.HasField("sequence_type") and holds_strings(t) for t in others):
+        if any(t is not None and t.HasField("sequence_type") and holds_strings(t) for t in kinds):
             return True
-        if any(t is not None and is_strings(t) for t in others) and not self._moves(node):
+        if any(t is not None and is_strings(t) for t in kinds) and not self._moves(node):
             return True
         plans = self.bodies.get(index, {})
-        return bool(plans) and (bool(others) or any(plan.host_steps for plan in plans.values()))
+        return bool(plans) and (bool(kinds) or any(plan.host_steps for plan in plans.values()))
 
     def _moves(self, node: onnx.NodeProto) -> bool:
         """Whether an operator does with strings what it would do with integers in the same order."""
@@ -374,11 +374,11 @@ class _Split:
         plans = {}
         for name, graph in graphs_of(node).items():
             free = free_names(graph)
-            known = {name: types[name] for name in free if name in types}
+            types_by_name = {name: types[name] for name in free if name in types}
             stored = {name: self.stored[name] for name in free if name in self.stored}
-            known |= body_inputs(node, graph, types)
+            types_by_name |= body_inputs(node, graph, types)
             within = f"{self._loc(index).node}/{name}"
-            plans[name] = split(self.source, graph, known, stored, free, within=within)
+            plans[name] = split(self.source, graph, types_by_name, stored, free, within=within)
         return plans
 
     def _sequences(self, index: int) -> set[str]:
@@ -435,7 +435,7 @@ class _Split:
     def _delay(self, phases: list[int]) -> None:
         """Lets a phase wait for the next one of machine code where the session needs nothing of it before that."""
         for phase in range(max(phases, default=0) // 2 * 2, -1, -2):
-            members = {index for index, own in enumerate(phases) if own == phase}
+            members = {index for index, other_phase in enumerate(phases) if other_phase == phase}
             readers = {reader for index in members for reader in self.readers[index]} - members
             next_phase = min([phases[reader] & ~1 for reader in readers], default=phase)
             for index in members if next_phase > phase else ():
@@ -546,12 +546,12 @@ class _Split:
 
     def _needed(self, outputs: Iterable[str], members: list[int]) -> list[int]:
         """The nodes of a phase that outputs need, and those of others that are repeated, in order."""
-        own = set(members)
+        indices = set(members)
         needed: set[int] = set()
         work = [self.makers[name] for name in outputs]
         while work:
             index = work.pop()
-            if index not in needed and (index in own or index in self._repeated):
+            if index not in needed and (index in indices or index in self._repeated):
                 needed.add(index)
                 work += [self.makers[name] for name in self.reads[index] if name in self.makers]
         return sorted(needed)

@@ -73,8 +73,8 @@ def _normalize(n: HostNode) -> Callable[[Array], Array]:
     def compute(input: Array) -> Array:
         if input.ndim not in (1, 2) or (input.ndim == 2 and input.shape[0] != 1):
             raise UserError(f"expected strings[C] or strings[1xC], got {list(input.shape)}")
-        kept = [case(text) for text in input.flat if compared(text) not in stops] or [""]
-        return _objects((*input.shape[:-1], len(kept)), kept)
+        texts = [case(text) for text in input.flat if compared(text) not in stops] or [""]
+        return _objects((*input.shape[:-1], len(texts)), texts)
 
     return compute
 
@@ -145,7 +145,7 @@ def _words(n: HostNode) -> Callable[[str], list[str]]:
     def split(text: str) -> list[str]:
         pieces = [text]
         for pattern in patterns:
-            pieces = [piece for whole in pieces for piece in _between(pattern, whole)]
+            pieces = [piece for longer in pieces for piece in _between(pattern, longer)]
         return [piece for piece in pieces if piece]
 
     return split

@@ -142,11 +142,11 @@ def _gather_block_quantized(n: OnnxNode) -> Value:
         if across == last and bits < 8:
             raise UserError(f"expected a gather_axis before the packed dimension, got {across}")
         data = _codes(n.known(0), bits, extent)
-        whole = scales.type.extents
+        extents = scales.type.extents
         zeros = (
-            Tensor.splat(Type(ElemKind.U8, whole), 1 << (bits - 1))
+            Tensor.splat(Type(ElemKind.U8, extents), 1 << (bits - 1))
             if zeros is None
-            else _codes(n.known(3), bits, whole[-1])
+            else _codes(n.known(3), bits, extents[-1])
         )
     if across == along:
         table = dequantized(n, data, scales, zeros, along, block)

@@ -117,7 +117,7 @@ def _own(n: OnnxNode) -> tuple[Result, ...]:
 def _kept(n: OnnxNode, index: int, new: NodeValue, past: Numbers) -> NodeValue:
     """A buffer with the rows of this step in place of those after the past."""
     batch = n.operand(broadcast(n, past.reshaped(1).value, new.type.shape[:1]))
-    (kept,) = results_as(
+    (cache,) = results_as(
         n,
         "",
         "TensorScatter",
@@ -125,8 +125,8 @@ def _kept(n: OnnxNode, index: int, new: NodeValue, past: Numbers) -> NodeValue:
         [n.value(index), new, batch],
         {"axis": 2, "mode": "linear"},
     )
-    assert isinstance(kept, NodeValue)
-    return kept
+    assert isinstance(cache, NodeValue)
+    return cache
 
 
 def _followed(n: OnnxNode, kept: NodeValue, past: Numbers) -> NodeValue:
@@ -142,9 +142,9 @@ def _followed(n: OnnxNode, kept: NodeValue, past: Numbers) -> NodeValue:
     origins = Numbers(
         n, convert(n, standard(n, "Gather", [n.value(9), inside], axis=2), ElemKind.I64)
     )
-    own = counted(n, beams).reshaped(1, beams, 1)
+    beam_numbers = counted(n, beams).reshaped(1, beams, 1)
     first = counted(n, type.shape[0]).reshaped(type.shape[0], 1, 1) * beams
-    beam = origins.where(places < past, own) + first
+    beam = origins.where(places < past, beam_numbers) + first
     head = counted(n, heads).reshaped(1, heads, 1)
     row = (beam.reshaped(batch, 1, room) * heads + head) * room + places
     flat = reshape(n, kept, (batch * heads * room, size))
@@ -170,9 +170,9 @@ def _mask(n: OnnxNode, type: Type, room: Dim) -> Value | None:
     if n.type(3).rank != 2 or n.type(3).shape[0] != batch:
         raise n.unsupported(f"a mask of {n.type(3)}")
     zero = n.operand(full(Type(mask.type.kind, ()), 0), f"{n.name}_zero")
-    kept = n.f.create_lt(n.name, zero, n.operand(reshape(n, mask, (batch, 1, 1, room))))
+    is_visible = n.f.create_lt(n.name, zero, n.operand(reshape(n, mask, (batch, 1, 1, room))))
     scalar = Type(type.kind, ())
     lowest = full(scalar, n.real("mask_filter_value", -10000.0))
     return n.f.create_select(
-        n.name, kept, n.operand(full(scalar, 0), f"{n.name}_zero"), n.operand(lowest)
+        n.name, is_visible, n.operand(full(scalar, 0), f"{n.name}_zero"), n.operand(lowest)
     ).result

@@ -234,8 +234,8 @@ def _mixed(n: OnnxNode, layers: list[_Layer], shares: NodeValue, experts: NodeVa
     x = reshape(n, convert(n, n.value(0), F32), (tokens, width))
     total: Value = filled(n, Type(F32, (tokens, width)), 0.0)
     for expert in range(first.count):
-        own = f.create_splat(f"{n.name}_expert", Type(ElemKind.I64, ()), float(expert))
-        hits = f.create_eq(n.name, experts, own).result
+        expert_number = f.create_splat(f"{n.name}_expert", Type(ElemKind.I64, ()), float(expert))
+        hits = f.create_eq(n.name, experts, expert_number).result
         places = _places(n, hits, tokens)
         rows = standard(n, "Gather", [x, places], axis=0)
         result = second.of(n, expert, _activated(n, first.of(n, expert, rows)))
@@ -249,16 +249,16 @@ def _mixed(n: OnnxNode, layers: list[_Layer], shares: NodeValue, experts: NodeVa
 def _places(n: OnnxNode, hits: NodeValue, tokens: Dim) -> Value:
     """The tokens that chose an expert."""
     counts = n.operand(convert(n, hits, ElemKind.I32))
-    chosen = n.f.create_reduce_max(n.name, counts, (1,)).result
-    places = standard(n, "NonZero", [reshape(n, convert(n, chosen, ElemKind.BOOL), (tokens,))])
+    maximum = n.f.create_reduce_max(n.name, counts, (1,)).result
+    places = standard(n, "NonZero", [reshape(n, convert(n, maximum, ElemKind.BOOL), (tokens,))])
     return reshape(n, places, places.type.shape[1:])
 
 
 def _share(n: OnnxNode, hits: NodeValue, shares: NodeValue) -> NodeValue:
     """The share that an expert has of each token, as a column."""
     zero = n.f.create_splat(f"{n.name}_zero", Type(F32, ()), 0.0).result
-    own = n.f.create_select(n.name, hits, shares, zero).result
-    return n.f.create_reduce_add(n.name, own, (1,)).result
+    share = n.f.create_select(n.name, hits, shares, zero).result
+    return n.f.create_reduce_add(n.name, share, (1,)).result
 
 
 def _activated(n: OnnxNode, x: NodeValue) -> NodeValue:

@@ -65,6 +65,6 @@ def _matmul_bnb4(n: OnnxNode) -> Value:
         return np.ascontiguousarray(rows.T)
 
     type = Type(ElemKind.F32, (depth, columns))
-    known = Tensor.derived(type, f"bnb4 {form} {block}", [codes, largest], weights)
-    product = standard(n, "MatMul", [convert(n, n.value(0), ElemKind.F32), known])
+    tensor = Tensor.derived(type, f"bnb4 {form} {block}", [codes, largest], weights)
+    product = standard(n, "MatMul", [convert(n, n.value(0), ElemKind.F32), tensor])
     return convert(n, product, n.type(0).kind)

@@ -258,8 +258,8 @@ def _written(
         places = n.operand(numbers.value, f"{n.name}_places")
         rest = old if n.scope.shares_caches else zero
         after = f.create_select(n.name, f.create_eq(n.name, places, ends), row, rest).result
-        kept = f.create_select(n.name, f.create_lt(n.name, places, ends), old, after).result
-        parts.append(broadcast(n, kept, (batch, groups, length, size)))
+        cache = f.create_select(n.name, f.create_lt(n.name, places, ends), old, after).result
+        parts.append(broadcast(n, cache, (batch, groups, length, size)))
     result = n.operand(concat(n, parts, 2))
     return result if count == 1 else _with_rows(n, result, new, ends)
 

@@ -128,8 +128,8 @@ def causal_term(n: OnnxNode, type: Type, past: Dim) -> Value | None:
         return None
     if not is_same_shape((keys,), (past + queries,)):
         raise n.unsupported(f"unidirectional 1 for {queries} queries and {keys - past} keys")
-    kept = counted(n, keys) <= counted(n, queries).reshaped(queries, 1) + past
-    return _term(n, n.operand(kept.value, f"{n.name}_causal"), type, LOWEST)
+    is_visible = counted(n, keys) <= counted(n, queries).reshaped(queries, 1) + past
+    return _term(n, n.operand(is_visible.value, f"{n.name}_causal"), type, LOWEST)
 
 
 def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value | None:
@@ -161,10 +161,10 @@ def masked_term(n: OnnxNode, index: int, type: Type, *, starts: bool) -> Value |
         n.operand(reshape(n, slice_axis(n, bounds, 0, i, 1, 1), (batch, 1, 1, 1)))
         for i in range(parts)
     )
-    kept = f.create_lt(n.name, places, end).result
+    is_visible = f.create_lt(n.name, places, end).result
     if start:
-        kept = f.create_and(n.name, kept, f.create_le(n.name, start[0], places)).result
-    return _term(n, kept, type, lowest)
+        is_visible = f.create_and(n.name, is_visible, f.create_le(n.name, start[0], places)).result
+    return _term(n, is_visible, type, lowest)
 
 
 def bias_term(n: OnnxNode, index: int, type: Type) -> Value | None:

@@ -95,8 +95,8 @@ def _count(n: OnnxNode, batch: Dim) -> Value:
         return full(type, 0)
     check_type(n, 7, n.type(0).shape)
     one = n.operand(full(Type(ElemKind.I32, ()), 1), f"{n.name}_one")
-    kept = n.f.create_eq(n.name, n.input(7), one).result
-    ones = n.operand(convert(n, kept, ElemKind.I32))
+    is_kept = n.f.create_eq(n.name, n.input(7), one).result
+    ones = n.operand(convert(n, is_kept, ElemKind.I32))
     return reshape(n, n.f.create_reduce_add(n.name, ones, (1,)).result, type.shape)
 
 

@@ -54,17 +54,17 @@ class _QuantizedLayer(Layer):
 
     def _check_parameters(self, index: int, shape: tuple[int, int]) -> None:
         """Raises UserError unless scale and zero point are of directions, or of all columns."""
-        for own in (index, index + 1):
-            if self.n.type(own).shape not in (shape, shape[:1]):
+        for place in (index, index + 1):
+            if self.n.type(place).shape not in (shape, shape[:1]):
                 raise UserError(
-                    f"expected input {own} of shape {[shape[0]]} or {list(shape)}, got {self.n.type(own)}"
+                    f"expected input {place} of shape {[shape[0]]} or {list(shape)}, got {self.n.type(place)}"
                 )
 
     def of(self, index: int, direction: int) -> Value:
         """Takes the part of an input for one direction: a matrix, a vector for its columns, or one number."""
         n = self.n
-        own = slice_axis(n, n.value(index), 0, direction, 1, 1)
-        return reshape(n, own, n.type(index).shape[1:])
+        part = slice_axis(n, n.value(index), 0, direction, 1, 1)
+        return reshape(n, part, n.type(index).shape[1:])
 
     def input_product(self, direction: int) -> NodeValue:
         """The input of all steps times its weights, in integers."""
@@ -139,8 +139,8 @@ class _Steps:
         stored, scale, zero = self.several("DynamicQuantizeLinear", (h,), 3)
         weights, own_zero = (self.keep(f"r{i}", layer.of(i, index)) for i in (2, 11))
         product = self.add("MatMulInteger", stored, weights, zero, own_zero)
-        own = self.keep("r10", layer.of(10, index))
-        steps = self.add("Mul", self.add("Cast", product, to=1), self.add("Mul", scale, own))
+        bias = self.keep("r10", layer.of(10, index))
+        steps = self.add("Mul", self.add("Cast", product, to=1), self.add("Mul", scale, bias))
         total = self.add("Add", gates, steps)
         axis = self.keep("axis", Tensor.of(np.array([1])))
         places = [

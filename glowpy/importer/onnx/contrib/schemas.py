@@ -121,9 +121,13 @@ def _activations() -> Iterator[defs.OpSchema]:
 
 def _normalizations() -> Iterator[defs.OpSchema]:
     form = {"ints": "axis stash_type", "floats": "epsilon"}
-    own = {**form, "domain": ""}
-    yield _schema("LayerNormalization", "X:own Scale B?", "Y Mean?:stash InvStdDev?:stash", **own)
-    yield _schema("SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?:stash", **own)
+    main_form = {**form, "domain": ""}
+    yield _schema(
+        "LayerNormalization", "X:own Scale B?", "Y Mean?:stash InvStdDev?:stash", **main_form
+    )
+    yield _schema(
+        "SimplifiedLayerNormalization", "X:own scale", "Y inv_std_var?:stash", **main_form
+    )
     results = "output mean? inv_std_var? input_skip_bias_sum?"
     yield _schema(
         "SkipLayerNormalization", "input skip gamma beta? bias?", results, floats="epsilon"

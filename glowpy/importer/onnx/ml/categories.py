@@ -22,12 +22,12 @@ def _places(n: OnnxNode, x: Value, keys: Array) -> tuple[NodeValue, Array]:
     The last of equal keys counts. What is none of them has the place after all others.
     """
     kind = x.type.kind if x.type.kind.is_float else ElemKind.I64
-    own = keys.astype(kind.dtype)
+    categories = keys.astype(kind.dtype)
     # NaNs are one key: numpy's unique takes them together.
-    ascending, last = np.unique(own[::-1], return_index=True)
+    ascending, last = np.unique(categories[::-1], return_index=True)
     operand = n.operand(convert(n, x, kind), n.proto.input[0])
     node = n.f.create_find(n.name, operand, constant(n, ascending, kind, "keys"))
-    return node.result, len(own) - 1 - last
+    return node.result, len(categories) - 1 - last
 
 
 @from_onnx("OneHotEncoder", domain=DOMAIN)

@@ -159,9 +159,9 @@ class _Names:
     """Finds rows by the names of tree and node: a number for each pair of these, in order."""
 
     def __init__(self, trees: Array, ids: Array) -> None:
-        self._trees, own = np.unique(trees, return_inverse=True)
-        self._ids, others = np.unique(ids, return_inverse=True)
-        keys = own * len(self._ids) + others
+        self._trees, tree_places = np.unique(trees, return_inverse=True)
+        self._ids, id_places = np.unique(ids, return_inverse=True)
+        keys = tree_places * len(self._ids) + id_places
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
         if (self._keys[1:] == self._keys[:-1]).any():
@@ -214,11 +214,11 @@ def _indexed(n: OnnxNode) -> tuple[_Branches, _Leaves, Array]:
     children = []
     for side in ("true", "false"):
         name = f"nodes_{side}nodeids"
-        is_leaf, own = columns[f"nodes_{side}leafs"] != 0, columns[name]
+        is_leaf, indices = columns[f"nodes_{side}leafs"] != 0, columns[name]
         ends = np.where(is_leaf, len(leaves.leaf), len(numbers))
-        if ((own < 0) | (own >= ends)).any():
+        if ((indices < 0) | (indices >= ends)).any():
             raise UserError(f"attribute '{name}': a row is named that there is not")
-        children.append(np.where(is_leaf, -1 - own, own))
+        children.append(np.where(is_leaf, -1 - indices, indices))
     branches = _Branches(
         columns["nodes_featureids"],
         numbers,
@@ -349,15 +349,15 @@ def _tables(
     def placed(children: Array) -> Array:
         return np.where(children >= 0, places[np.maximum(children, 0)], children)
 
-    true, false, own = (
+    true, false, trees = (
         placed(branches.true[order]),
         placed(branches.false[order]),
         branches.thresholds[order],
     )
     tables = _Tables(np.zeros((sizes.sum(), 3), np.int32), np.zeros(sizes.sum()))
     # Where the threshold is NaN, nothing is at most it, and nothing above it.
-    to_true = (modes == _LEQ) | (modes == _LT) | np.isnan(own)
-    tables.thresholds[starts] = np.where((modes == _LT) | (modes == _GTE), _before(own), own)
+    to_true = (modes == _LEQ) | (modes == _LT) | np.isnan(trees)
+    tables.thresholds[starts] = np.where((modes == _LT) | (modes == _GTE), _before(trees), trees)
     turns = missing & (branches.missing[order] == to_true)
     features = branches.features[order]
     tables.branches[starts, 0] = np.where(turns, ~features, features)
@@ -501,12 +501,12 @@ def _classifier(n: OnnxNode) -> tuple[Value, ...]:
 @from_onnx("TreeEnsemble", domain=DOMAIN, since=5)
 def _ensemble(n: OnnxNode) -> Value:
     kinds = {"aggregate_function": (_AGGREGATES, 1), "post_transform": (_TRANSFORMS, 0)}
-    chosen = []
+    attributes = []
     for name, (choices, default) in kinds.items():
         number = n.integer(name, default)
         if not 0 <= number < len(choices):
             raise UserError(f"attribute '{name}': expected 0 to {len(choices) - 1}, got {number}")
-        chosen.append(choices[number])
-    aggregate, transform = chosen
+        attributes.append(choices[number])
+    aggregate, transform = attributes
     scores = _aggregated(n, _indexed(n), n.integer("n_targets", 1), aggregate)
     return convert(n, transformed(n, scores, transform), n.kind(0))
