@@ -64,7 +64,7 @@ class Targets:
     _seen: dict[str, int] = field(default_factory=dict)
 
     def follow(self) -> None:
-        """From now on targets follow."""
+        """Lets targets follow from now on."""
         self.is_known = True
         self._seen.clear()
 
@@ -120,7 +120,7 @@ def adapted(
     rest: int | None = None,
     merged: Merged | None = None,
 ) -> Shape:
-    """The target for `shape` of a reshape that makes `target` of `before`; `rest` is where -1 is written.
+    """Computes the target for `shape` of a reshape that makes `target` of `before`; `rest` is where -1 is written.
 
     Raises UserError where that does not follow.
     """
