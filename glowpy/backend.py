@@ -76,12 +76,12 @@ class CompileOptions:
     @property
     def code_key(self) -> str:
         """Text of the options that the graph and the IR depend on; empty for the defaults."""
-        chosen = {
+        settings = {
             "stop_after": self.stop_after,
             "disabled": sorted(set(self.disabled)),
             "pipeline": self.pipeline,
         }
-        given = {name: value for name, value in chosen.items() if value not in (None, [], "")}
+        given = {name: value for name, value in settings.items() if value not in (None, [], "")}
         return str(given) if given else ""
 
 

@@ -75,9 +75,9 @@ def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None
     if not given:
         return cls()
     options = cls.options_type
-    known = () if options is None else [option.name for option in fields(options)]
+    names = () if options is None else [option.name for option in fields(options)]
     for option in given:
-        if option not in known:
+        if option not in names:
             raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
     assert options is not None
     return cls(options(**given))
@@ -102,16 +102,16 @@ def backend_with(
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
     """The node classes of `backend`, glowpy's own and installed operators: what text may name beside the core's."""
-    own = (cls for other in BACKENDS.values() for cls in other.nodes)
+    classes = (cls for other in BACKENDS.values() for cls in other.nodes)
     others = (cls for operators in installed_operators() for cls in operators.nodes)
-    return tuple(dict.fromkeys([*own, *backend.nodes, *others]))
+    return tuple(dict.fromkeys([*classes, *backend.nodes, *others]))
 
 
 def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
     """The same for instructions."""
-    own = (cls for other in BACKENDS.values() for cls in other.instructions)
+    classes = (cls for other in BACKENDS.values() for cls in other.instructions)
     others = (cls for operators in installed_operators() for cls in operators.instructions)
-    return tuple(dict.fromkeys([*own, *backend.instructions, *others]))
+    return tuple(dict.fromkeys([*classes, *backend.instructions, *others]))
 
 
 def unsupported(node: Node, backend: Backend) -> list[str]:
@@ -168,10 +168,10 @@ def compilation(
     expect_type("model", model, Module | Function, "a Module or Function, as glowpy.load gives")
     expect_type("backend", backend, str | Backend, "a Backend or its name")
     expect_type("options", options, CompileOptions | None, "CompileOptions")
-    chosen = backend_of(backend) if isinstance(backend, str) else backend
+    target = backend_of(backend) if isinstance(backend, str) else backend
     chosen_options = options or CompileOptions()
     f = model.main if isinstance(model, Module) else model
-    return Compilation(f, chosen, chosen_options, ctx or context(chosen_options))
+    return Compilation(f, target, chosen_options, ctx or context(chosen_options))
 
 
 @within_limits

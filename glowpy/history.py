@@ -86,8 +86,8 @@ def histories(stages: Compilation, name: str) -> list[History]:
     """
     functions = (*stages.function.called, stages.function)
     nodes = [(f, node) for f in functions for node in f.topological()]
-    chosen = [(f, node) for f, node in nodes if name in (node.name, node.loc.node)]
-    if not chosen:
+    matches = [(f, node) for f, node in nodes if name in (node.name, node.loc.node)]
+    if not matches:
         names = dict.fromkeys(known for _, node in nodes for known in (node.name, node.loc.node))
         closest = difflib.get_close_matches(name, filter(None, names), 1)
         listing = "glowpy dump MODEL shows all nodes"
@@ -96,7 +96,7 @@ def histories(stages: Compilation, name: str) -> list[History]:
             note=f"did you mean {closest[0]}? {listing}" if closest else listing,
         )
     program = stages.program
-    return [_history(f, node, program, stages.ctx.steps.log) for f, node in chosen]
+    return [_history(f, node, program, stages.ctx.steps.log) for f, node in matches]
 
 
 def _history(f: Function, node: Node, program: Program, log: Sequence[Step]) -> History:
@@ -131,7 +131,7 @@ def _followed(name: str, log: Sequence[Step]) -> tuple[list[Event], dict[str, No
         changes = tuple(change for change in step.changes if change.name in names)
         if changes:
             gone = {change.name for change in changes}
-            names = {known: None for known in names if known not in gone}
+            names = {name: None for name in names if name not in gone}
             names |= {successor: None for change in changes for successor in change.successors}
             events.append(Event(step, changes))
     return events, names

@@ -56,8 +56,8 @@ class IRGen:
         self._values: dict[NodeValue, Value] = {}
         self._set_aside: dict[NodeValue, Value] = {}
         others = (cls for operators in operator_sets() for cls in operators.instructions)
-        own = {cls.SCHEMA.mnemonic: cls for cls in (*others, *instructions)}
-        self._classes = {**_CORE, **own}
+        classes = {cls.SCHEMA.mnemonic: cls for cls in (*others, *instructions)}
+        self._classes = {**_CORE, **classes}
 
     def value(self, operand: NodeValue) -> Value:
         """The memory that holds `operand`."""

@@ -344,8 +344,8 @@ def _accesses(f: IRFunction, registers: Set[str], loops: Mapping[int, int]) -> I
                     named.append((inst.predicate, Access.IN))
                 for value, access in reversed(named):  # what is read first
                     if value.base.name in registers:
-                        known = computed.setdefault(value.base.name, _Computed(loops[at]))
-                        yield from known.accessed(inst, value, access, places[value], loops[at])
+                        elements = computed.setdefault(value.base.name, _Computed(loops[at]))
+                        yield from elements.accessed(inst, value, access, places[value], loops[at])
 
 
 class _Computed:

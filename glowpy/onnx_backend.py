@@ -123,14 +123,14 @@ class GlowpyBackend(base.Backend):
         if arrays.keys() != {*names}:
             raise UserError(f"expected the inputs {names}, got {[*arrays]}")
         outputs = [name for name in node.output if name]
-        known = list(outputs_info) if outputs_info is not None else [None] * len(outputs)
+        infos = list(outputs_info) if outputs_info is not None else [None] * len(outputs)
         graph = helper.make_graph(
             [node],
             node.op_type,
             [_info(name, array.dtype, array.shape) for name, array in arrays.items()],
             [
                 _info(name, *(info or (None, None)))
-                for name, info in zip(outputs, known, strict=True)
+                for name, info in zip(outputs, infos, strict=True)
             ],
         )
         opsets = {"": int(kwargs.get("opset_version", onnx.defs.onnx_opset_version()))}

@@ -181,9 +181,9 @@ class _Reader:
             raise UserError(f"{step.name}: expected options, got {values!r}", loc=self.loc)
         for name, value in values.items():
             if name not in options:
-                known = ", ".join(options) or "none"
+                names = ", ".join(options) or "none"
                 raise UserError(
-                    f"{step.name} has no option {name!r}", loc=self.loc, note=f"it has {known}"
+                    f"{step.name} has no option {name!r}", loc=self.loc, note=f"it has {names}"
                 )
             if type(value) is not type(options[name][0]):
                 kind = type(options[name][0]).__name__

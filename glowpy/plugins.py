@@ -114,8 +114,8 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
         return [f"{cls.__name__} lacks {', '.join(abstract)}"]
     own_name = getattr(cls, "name", "")
     faults = [] if own_name == name else [f"{cls.__name__} calls itself '{own_name}'"]
-    nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
-    insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
+    nodes = [*NODES, *(node for backend in BACKENDS.values() for node in backend.nodes)]
+    insts = [*INSTS, *(inst for backend in BACKENDS.values() for inst in backend.instructions)]
     clashes = [*_clashes(nodes, cls.nodes), *_clashes(insts, cls.instructions)]
     pieces = [*_no_libraries(cls), *_unlisted(cls), *missing_rules(cls.nodes, cls.instructions)]
     return [*filter(None, [name_fault(name)]), *faults, *clashes, *pieces]
@@ -124,7 +124,9 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
 def _no_libraries(cls: type[Backend]) -> list[str]:
     """Says if `libraries` is no tuple of libraries, as one in parentheses without a comma is not."""
     libraries: object = cls.libraries if issubclass(cls, CpuBackend) else ()
-    if isinstance(libraries, tuple) and all(isinstance(own, KernelLibrary) for own in libraries):
+    if isinstance(libraries, tuple) and all(
+        isinstance(library, KernelLibrary) for library in libraries
+    ):
         return []
     got = type(libraries).__name__
     hint = "; a comma after the only one makes a tuple" if got == "KernelLibrary" else ""
@@ -134,13 +136,13 @@ def _no_libraries(cls: type[Backend]) -> list[str]:
 def _unlisted(cls: type[Backend]) -> list[str]:
     """The classes that classgen wrote for the backend, and that its `nodes` or `instructions` do not list."""
     name = getattr(cls, "name", None)
-    own: list[type] = [node for node in Node.__subclasses__() if name == node.BACKEND]
-    own += [inst for inst in Instruction.__subclasses__() if name == inst.BACKEND]
+    classes: list[type] = [node for node in Node.__subclasses__() if name == node.BACKEND]
+    classes += [inst for inst in Instruction.__subclasses__() if name == inst.BACKEND]
     listed = {*cls.nodes, *cls.instructions}
     return [
         f"{cls.__name__}.{'nodes' if issubclass(missing, Node) else 'instructions'} does not list "
         f"{missing.__name__}"
-        for missing in own
+        for missing in classes
         if missing not in listed
     ]
 
@@ -171,8 +173,8 @@ def missing_pieces(backend: Backend) -> list[str]:
     """
     kernels = []
     if isinstance(backend, CpuBackend):
-        own = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
-        kernels = [*backend.kernels.undeclared(own), *backend.kernels.missing()]
+        instructions = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
+        kernels = [*backend.kernels.undeclared(instructions), *backend.kernels.missing()]
     rules = missing_rules(backend.nodes, backend.instructions)
     return [*_unlisted(type(backend)), *rules, *kernels]
 
@@ -181,7 +183,7 @@ def missing_rules(
     nodes: Sequence[type[Node]], instructions: Sequence[type[Instruction]]
 ) -> list[str]:
     """The rules that nodes and instructions which are not the core's lack."""
-    known = {inst.SCHEMA.mnemonic for inst in (*INSTS, *instructions)}
+    mnemonics = {inst.SCHEMA.mnemonic for inst in (*INSTS, *instructions)}
     missing = []
     for node in nodes:
         traits, name = node.SCHEMA.traits, node.__name__
@@ -191,7 +193,7 @@ def missing_rules(
             and node not in infer
         ):
             missing.append(f"{name} has no 'infer' rule")
-        if node not in lower and node not in irgen and node.SCHEMA.mnemonic not in known:
+        if node not in lower and node not in irgen and node.SCHEMA.mnemonic not in mnemonics:
             missing.append(f"{name} has neither an instruction nor a 'lower' or 'irgen' rule")
     missing += [
         f"{inst.__name__} has no 'interpret' rule" for inst in interpret.missing(instructions)
@@ -244,7 +246,7 @@ def register_operators(operators: OperatorSet) -> None:
     Raises UserError for a domain that is taken, classes that lack rules or take a mnemonic that there is, and libraries
     that are none.
     """
-    if any(own is operators for own in operator_sets()):
+    if any(other is operators for other in operator_sets()):
         return
     if faults := _operator_faults(operators):
         raise UserError(
@@ -260,7 +262,7 @@ def load_operators(domain: str) -> None:
 
     Raises UserError that names the package if it cannot be imported, or if what it names is not right.
     """
-    if any(own.domain == domain for own in operator_sets()):
+    if any(other.domain == domain for other in operator_sets()):
         return
     named = [entry for entry in _operator_entries() if entry.name == domain]
     if len(named) > 1:
@@ -313,16 +315,16 @@ def _load_operators(entry: EntryPoint) -> None:
 def _operator_faults(operators: OperatorSet) -> list[str]:
     """Lists the faults of a set of operators."""
     domain, others = operators.domain, [*operator_sets()]
-    taken = domain in ("", "ai.onnx") or any(own.domain == domain for own in others)
-    nodes = [*NODES, *(node for own in BACKENDS.values() for node in own.nodes)]
-    nodes += [node for own in others for node in own.nodes]
-    insts = [*INSTS, *(inst for own in BACKENDS.values() for inst in own.instructions)]
-    insts += [inst for own in others for inst in own.instructions]
-    wrong = [own for own in operators.libraries if not isinstance(own, KernelLibrary)]
+    taken = domain in ("", "ai.onnx") or any(other.domain == domain for other in others)
+    nodes = [*NODES, *(node for backend in BACKENDS.values() for node in backend.nodes)]
+    nodes += [node for other in others for node in other.nodes]
+    insts = [*INSTS, *(inst for backend in BACKENDS.values() for inst in backend.instructions)]
+    insts += [inst for other in others for inst in other.instructions]
+    wrong = [library for library in operators.libraries if not isinstance(library, KernelLibrary)]
     return [
         *(["the domain is taken"] if taken else []),
         *_clashes(nodes, operators.nodes),
         *_clashes(insts, operators.instructions),
         *missing_rules(operators.nodes, operators.instructions),
-        *[f"libraries: expected KernelLibrary, got {own!r}" for own in wrong],
+        *[f"libraries: expected KernelLibrary, got {library!r}" for library in wrong],
     ]

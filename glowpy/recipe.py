@@ -112,8 +112,8 @@ class Compilation:
     @cached_property
     def recipe(self) -> Recipe:
         """The backend's passes, or those of them that the options name. Raises UserError as `parse_recipe` does."""
-        own = recipe_of(self.backend)
-        return parse_recipe(self.options.pipeline, own) if self.options.pipeline else own
+        default = recipe_of(self.backend)
+        return parse_recipe(self.options.pipeline, default) if self.options.pipeline else default
 
     @cached_property
     def lowered(self) -> Function:
@@ -219,21 +219,21 @@ class Compilation:
         Raises UserError for an unknown stage, and for machine code of a backend that makes none.
         """
         try:
-            chosen = Stage(stage)
+            shown = Stage(stage)
         except ValueError:
             stages = ", ".join(Stage)
             raise UserError(f"expected one of the stages {stages}, got {stage!r}") from None
-        match chosen:
+        match shown:
             case Stage.GRAPH:
                 return print_module(self.function.module)
             case Stage.OPTIMIZED | Stage.LOWERED | Stage.SCHEDULED:
-                return print_module(self.graph(chosen).module)
+                return print_module(self.graph(shown).module)
             case Stage.IR:
                 return print_irfunction(self.ir)
             case Stage.MEMORY:
                 return _plan_text(self.program)
             case Stage.STRATEGY | Stage.LLVM | Stage.ASM:
-                return self.backend.emit(self.program, chosen.value)
+                return self.backend.emit(self.program, shown.value)
 
 
 @contextmanager
@@ -454,7 +454,7 @@ def build_program(
     check_bounds([*types, *(port.type for port in ports), *(port.type for port in state)])
     shapes = {port.name: port.type.shape for port in ports}
     found = ir.found
-    given = {name: one for name, one in ir.symbols.items() if name not in found}
+    given = {name: extent for name, extent in ir.symbols.items() if name not in found}
     check_known(given, shapes | {port.name: port.type.shape for port in state})
     with ctx.timed("memory"):
         plans = plan_all(ir)
@@ -480,8 +480,8 @@ def _declined(ir: IRFunction, backend: Backend, ctx: PassContext) -> dict[str, d
 
 def _ports(f: Function, placeholders: Collection[Placeholder]) -> tuple[Port, ...]:
     """Returns the ports of placeholders, in the order of the module, which is that of the user's model."""
-    chosen = set(placeholders)
-    return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in chosen)
+    members = set(placeholders)
+    return tuple(Port(p.original, p.name, p.type) for p in f.module.placeholders if p in members)
 
 
 def state_ports(f: Function) -> tuple[StatePort, ...]:
@@ -502,5 +502,5 @@ def _initial(variable: Variable) -> Initial:
 def _plan_text(program: Program) -> str:
     """The plans of what it calls and its own, and as comments after these how good that is."""
     memory = program.plan
-    plans = "".join(print_plan(one.plan) for one in (*program.callees, program))
+    plans = "".join(print_plan(function.plan) for function in (*program.callees, program))
     return f"{plans}// peak {memory.peak} bytes\n// lower bound {memory.lower_bound} bytes\n"

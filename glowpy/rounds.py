@@ -50,7 +50,7 @@ class Rounds:
     def inputs(self) -> list[Any]:
         """Returns the inputs of the next iteration."""
         if not self.counters:
-            return [*self.state, *(whole[self.round, ...] for whole in self.scanned)]
+            return [*self.state, *(array[self.round, ...] for array in self.scanned)]
         number, truth = self.counters
         return [np.full(number, self.round, np.int64), np.full(truth, True), *self.state]
 

@@ -57,8 +57,10 @@ Moment = Literal["before", "after"]
 
 def in_memory(run: Run, registers: Iterable[str]) -> list[OperandRef]:
     """The operands of a run that have a place in memory, in order."""
-    kept = set(registers)
-    return [ref for inst in run.members for ref in inst.operands if ref.value.base.name not in kept]
+    names = set(registers)
+    return [
+        ref for inst in run.members for ref in inst.operands if ref.value.base.name not in names
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +93,18 @@ class NumberedRuns:
         self.steps: dict[int, _Step] = {}
         self._instructions: dict[tuple[tuple[str, int], ...], list[Instruction]] = {}
         first = 0
-        for one in (program, *program.callees):
-            places = {inst: place for place, inst in enumerate(one.ir.instructions)}
-            for run in one.ir.runs:
-                place, told = places[run.head], len(in_memory(run, one.plan.registers))
-                self.steps[first + place] = _Step(one, run, place, first, told)
-            first += len(one.ir.instructions)
+        for function in (program, *program.callees):
+            places = {inst: place for place, inst in enumerate(function.ir.instructions)}
+            for run in function.ir.runs:
+                place, told = places[run.head], len(in_memory(run, function.plan.registers))
+                self.steps[first + place] = _Step(function, run, place, first, told)
+            first += len(function.ir.instructions)
 
     def instructions(self, extents: Extents) -> list[Instruction]:
         """All instructions, in the order of their numbers, for these extents."""
         key = tuple(extents.items())
         if key not in self._instructions:
-            functions = (self.program.ir, *(one.ir for one in self.program.callees))
+            functions = (self.program.ir, *(function.ir for function in self.program.callees))
             found = [inst for f in functions for inst in f.at(extents).instructions]
             self._instructions = {key: found}  # those of the last run are asked for again and again
         return self._instructions[key]
@@ -302,8 +304,10 @@ class Watch:
     ) -> tuple[Sequence[Instruction], list[tuple[Instruction, OperandRef, int]]]:
         """A run and those of its operands that are in memory and have elements, with their addresses."""
         run = instructions[step.first_index + step.position : step.first_index + step.end]
-        kept = set(step.program.plan.registers)
-        pairs = [(i, ref) for i in run for ref in i.operands if ref.value.base.name not in kept]
+        registers = set(step.program.plan.registers)
+        pairs = [
+            (i, ref) for i in run for ref in i.operands if ref.value.base.name not in registers
+        ]
         return run, [
             (inst, ref, address)
             for (inst, ref), address in zip(pairs, addresses, strict=False)

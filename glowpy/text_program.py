@@ -46,7 +46,7 @@ def program_of_text(ir: IRFunction, constants: Mapping[str, Array], backend: Bac
     inputs, outputs = _ports(ir)
     shapes = {port.name: port.type.shape for port in inputs}
     check_bounds(value.type for function in (*ir.callees.values(), ir) for value in function.values)
-    check_known({n: one for n, one in ir.symbols.items() if n not in ir.found}, shapes)
+    check_known({n: extent for n, extent in ir.symbols.items() if n not in ir.found}, shapes)
     callees = tuple(
         Program(callee, plans[callee.name], tensors, (), ()) for callee in ir.callees.values()
     )

@@ -36,22 +36,22 @@ def gradients(f: Function, of: NodeValue, by: Sequence[NodeValue]) -> list[NodeV
             f"expected a value of a floating-point kind to differentiate, got {of.type}"
         )
     dependents = _dependents(f, by)
-    known: dict[NodeValue, NodeValue] = {of: f.create_splat("seed", of.type, 1.0).result}
+    gradients_of: dict[NodeValue, NodeValue] = {of: f.create_splat("seed", of.type, 1.0).result}
     for node in reversed(f.topological()):
-        if node not in dependents or not node.results or node.result not in known:
+        if node not in dependents or not node.results or node.result not in gradients_of:
             continue
         with f.replacing(node):
-            flows = _rule(node)(f, node, known[node.result])
+            flows = _rule(node)(f, node, gradients_of[node.result])
             for operand, flow in zip(node.inputs, flows, strict=True):
                 reaches = operand in by or operand.node in dependents
                 if flow is not None and reaches and operand.type.kind.is_float:
                     gradient = _unbroadcast(f, value_of(flow), operand)
-                    if operand in known:
+                    if operand in gradients_of:
                         name = f"{operand.name}_grad"
-                        gradient = f.create_add(name, known[operand], gradient).result
-                    known[operand] = gradient
+                        gradient = f.create_add(name, gradients_of[operand], gradient).result
+                    gradients_of[operand] = gradient
     return [
-        known.get(value) or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
+        gradients_of.get(value) or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
         for value in by
     ]
 

@@ -70,7 +70,7 @@ def _converted(path: Path, inputs: Mapping[str, Array], scratch: Path) -> tuple[
     options = [str(file), "fp16=0", f"inputshape={shapes.replace(' ', '')}"]
     _finish([sys.executable, "-c", _CONVERT, *options], scratch, "pnnx cannot convert the model")
     files = file.with_suffix(".ncnn.param"), file.with_suffix(".ncnn.bin")
-    if not all(one.is_file() for one in files):
+    if not all(file.is_file() for file in files):
         raise UserError("pnnx cannot convert the model: it wrote nothing for ncnn")
     return files
 

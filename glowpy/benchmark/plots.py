@@ -96,8 +96,8 @@ def _roofs(result: Measured, x: _Logarithmic, y: _Logarithmic) -> Iterator[Eleme
         left, right = max(x.low, y.low / rate), highest / rate
         yield line((x(left), y(left * rate)), (x(right), y(highest)), "roof")
     texts = [f"{_bytes(size)} {rate:.0f}" for size, rate in bandwidths]
-    said = f"slopes: GB/s read again from {', '.join(texts)}"
-    yield label(said, x(x.high) - 4, y(y.low) - 8, "end")
+    caption = f"slopes: GB/s read again from {', '.join(texts)}"
+    yield label(caption, x(x.high) - 4, y(y.low) - 8, "end")
 
 
 def _bytes(size: int) -> str:

@@ -20,7 +20,9 @@ _THREAD = 1
 
 def trace_text(results: Sequence[Measured]) -> str:
     """The trace as JSON, with a process for each model."""
-    events = [event for number, one in enumerate(results, 1) for event in _events(number, one)]
+    events = [
+        event for number, result in enumerate(results, 1) for event in _events(number, result)
+    ]
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events}) + "\n"
 
 

@@ -78,11 +78,11 @@ def sliced(
     axis = quant.axis
     step = 1 if steps is None else steps[axis]
     start, count = static((starts[axis], new[axis]))
-    kept = [start + index * step for index in range(count)]
-    if any(not 0 <= channel < len(quant.scales) for channel in kept):
-        raise UserError(f"expected channels of {type}, got {kept[0]} to {kept[-1]}")
-    scales = tuple(quant.scales[channel] for channel in kept)
-    offsets = tuple(quant.offsets[channel] for channel in kept)
+    indices = [start + index * step for index in range(count)]
+    if any(not 0 <= channel < len(quant.scales) for channel in indices):
+        raise UserError(f"expected channels of {type}, got {indices[0]} to {indices[-1]}")
+    scales = tuple(quant.scales[channel] for channel in indices)
+    offsets = tuple(quant.offsets[channel] for channel in indices)
     return Type(type.kind, new, Quant(scales, offsets, axis))
 
 

@@ -139,10 +139,12 @@ def extents_of(shapes: Mapping[str, tuple[Shape, Sequence[int]]]) -> dict[str, i
         if at_extents(dim, extents) != size:
             declared, actual = shapes[name]
             raise _misfit(name, declared, actual, extents)
-    for one in symbols.values():
-        if not one.low <= extents[one.name] <= one.high:
-            allowed = f"{one.low}.." if one.high == UNBOUNDED else f"{one.low}..{one.high}"
-            raise UserError(f"expected '{one.name}' in {allowed}, got {extents[one.name]}")
+    for extent in symbols.values():
+        if not extent.low <= extents[extent.name] <= extent.high:
+            allowed = (
+                f"{extent.low}.." if extent.high == UNBOUNDED else f"{extent.low}..{extent.high}"
+            )
+            raise UserError(f"expected '{extent.name}' in {allowed}, got {extents[extent.name]}")
     return extents
 
 
@@ -188,10 +190,10 @@ def _known(pairs: Sequence[tuple[Expr, int]]) -> tuple[dict[str, Symbol], dict[s
             extents.setdefault(dim.symbol.name, size)
     symbols |= symbols_of(dim for dim, _ in sums)
     while len(extents) < len(symbols):
-        known = len(extents)
+        count = len(extents)
         for dim, size in sums:
             extents |= solved(substituted(dim, extents), size)
-        if len(extents) == known:
+        if len(extents) == count:
             raise _unknown(next(name for name in symbols if name not in extents))
     return symbols, extents
 
@@ -208,10 +210,10 @@ def unsupported(diagnostics: Iterable[Diagnostic], types: Iterable[Type]) -> Uns
 
 def check_bounds(types: Iterable[Type]) -> None:
     """Raises UserError if a symbol has other bounds in one type than in another: memory is planned by all of them."""
-    known: dict[str, Symbol] = {}
+    symbols_by_name: dict[str, Symbol] = {}
     for type in types:
         for name, one in symbols_of_types([type]).items():
-            other = known.setdefault(name, one)
+            other = symbols_by_name.setdefault(name, one)
             if (one.low, one.high) != (other.low, other.high):
                 ranges = (f"{symbol.low}..{symbol.high}" for symbol in (other, one))
                 raise UserError(
@@ -222,9 +224,9 @@ def check_bounds(types: Iterable[Type]) -> None:
 
 def check_known(symbols: Mapping[str, Symbol], shapes: Mapping[str, Shape]) -> None:
     """Raises UserError unless the declared shapes of inputs, by name, say what each of the symbols is."""
-    highest = {name: one.high for name, one in symbols.items()}
-    said = symbols_of(dim for shape in shapes.values() for dim in shape)
-    highest |= {name: one.high for name, one in said.items()}
+    highest = {name: extent.high for name, extent in symbols.items()}
+    shape_symbols = symbols_of(dim for shape in shapes.values() for dim in shape)
+    highest |= {name: extent.high for name, extent in shape_symbols.items()}
     known = extents_of({name: (shape, shape_at(shape, highest)) for name, shape in shapes.items()})
     for name in symbols:
         if name not in known:
@@ -268,4 +270,4 @@ def sampled(symbols: Mapping[str, Symbol]) -> Iterator[dict[str, int]]:
             for name, high in zip(names, highs, strict=True)
         }
     if names:
-        yield {name: (one.low + one.high) // 2 for name, one in symbols.items()}
+        yield {name: (extent.low + extent.high) // 2 for name, extent in symbols.items()}

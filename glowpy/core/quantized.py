@@ -122,15 +122,15 @@ def sum_type(input: Type, weights: Type, axis: int, shape: Sequence[Dim]) -> Typ
 
 def has_steps_of(type: Type, sums: Type) -> bool:
     """Whether integers, channels in their last dimension, count in the steps of sums, as exactly as files say."""
-    own, expected = parameters(type), parameters(sums)
-    whole = own.axis is None and expected.axis is None
-    channels = own.axis == type.rank - 1 and expected.axis is not None
+    quant, expected = parameters(type), parameters(sums)
+    have_no_axis = quant.axis is None and expected.axis is None
+    channels = quant.axis == type.rank - 1 and expected.axis is not None
     return (
-        (whole or channels)
-        and not any(own.offsets)
+        (have_no_axis or channels)
+        and not any(quant.offsets)
         and all(
             math.isclose(a, b, rel_tol=_SAME_SCALE)
-            for a, b in zip(own.scales, expected.scales, strict=True)
+            for a, b in zip(quant.scales, expected.scales, strict=True)
         )
     )
 

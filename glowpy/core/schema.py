@@ -215,8 +215,8 @@ def _check_quantized(schema: NodeSchema | InstSchema, operands: Sequence[tuple[s
         )
     if schema.quant is Quantized.NUMBERS:
         return
-    whole = all(type.quant is not None and type.quant.axis is None for _, type in data)
-    if whole and len({type.quant for _, type in data}) > 1:
+    have_no_axis = all(type.quant is not None and type.quant.axis is None for _, type in data)
+    if have_no_axis and len({type.quant for _, type in data}) > 1:
         raise UserError(f"expected equal quantization parameters, got {_named(data)}")
 
 

@@ -48,8 +48,8 @@ def _without_common_factors(dim: Dim, other: Dim) -> tuple[Dim, Dim]:
     """Two dimensions without what both are multiples of, as far as it is known to be positive."""
     terms = [
         term
-        for one in (dim, other)
-        for term in (one.terms if isinstance(one, Expr) else (((), one),))
+        for extent in (dim, other)
+        for term in (extent.terms if isinstance(extent, Expr) else (((), extent),))
     ]
     factor: Dim = math.gcd(*(number for _, number in terms))
     for atom in dict.fromkeys(terms[0][0]):

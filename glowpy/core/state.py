@@ -245,8 +245,8 @@ class State:
     def moved_to(self, ports: Sequence[StatePort]) -> State:
         """The same contents for another compilation of the network, in the same memory where that is alike."""
         state = State(ports)
-        memories, own = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
-        if memories == own:
+        memories, own_memories = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
+        if memories == own_memories:
             state._keep(self.arrays, self._contents)
             return state
         for name, shape in self.shapes.items():

@@ -77,7 +77,7 @@ def _known(value: NodeValue) -> str:
 
 def _at_likely(node: Node, module: Module) -> None:
     """Puts likely extents in the place of symbols."""
-    extents = {name: one.likely for name, one in symbols_of_attrs(node.attrs).items()}
+    extents = {name: extent.likely for name, extent in symbols_of_attrs(node.attrs).items()}
     node.attrs = {name: attr_at(value, extents) for name, value in node.attrs.items()}
     for value in (*node.results, *(placeholder.value for placeholder in module.placeholders)):
         value.type = value.type.with_shape(value.type.likely)

@@ -232,7 +232,7 @@ def operands_of(f: Function, node: IfNode | LoopNode) -> dict[int, list[Placehol
         first, skipped = _BOUNDS + node.carried, 1 + node.carried
     lists = [callee.takes[skipped:] for callee in f.callees(node).values()]
     return {
-        index: [one for one in storages if isinstance(one, Placeholder)]
+        index: [storage for storage in storages if isinstance(storage, Placeholder)]
         for index, storages in enumerate(zip(*lists, strict=True), first)
     }
 

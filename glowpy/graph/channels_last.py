@@ -28,11 +28,11 @@ def channels_last(module: Module, names: Collection[str]) -> Module:
     Raises UserError for a name that is none, and for other ranks.
     """
     copy = module.clone()
-    known = {placeholder.original: placeholder for placeholder in copy.placeholders}
+    placeholders = {placeholder.original: placeholder for placeholder in copy.placeholders}
     for name in dict.fromkeys(names):
-        if name not in known:
-            raise unknown_port(name, known)
-        placeholder = known[name]
+        if name not in placeholders:
+            raise unknown_port(name, placeholders)
+        placeholder = placeholders[name]
         if placeholder.type.rank not in LAST_LAYOUTS:
             raise UserError(
                 f"layout of '{name}': expected a tensor of rank 3 to 5, got {placeholder.type}",
@@ -57,13 +57,13 @@ def _put_last(module: Module, placeholder: Placeholder) -> None:
     uses = placeholder.value.uses
     placeholder.value.type = type
     for f in module.functions:
-        own = [(node, index) for node, index in uses if node in f]
-        saves = [node for node, index in own if isinstance(node, SaveNode) and index == SAVED]
+        operands = [(node, index) for node, index in uses if node in f]
+        saves = [node for node, index in operands if isinstance(node, SaveNode) and index == SAVED]
         with f.at(placeholder.loc):
             for save in saves:
                 turned = f.create_transpose(placeholder.name, save.input, to_last)
                 save.set_input(SAVED - 1, turned.result)
-            reads = [(n, i) for n, i in own if not (isinstance(n, SaveNode) and i == SAVED)]
+            reads = [(n, i) for n, i in operands if not (isinstance(n, SaveNode) and i == SAVED)]
             if not reads:
                 continue
             turned = f.create_transpose(placeholder.name, placeholder, to_first)

@@ -75,10 +75,10 @@ def clone_function(f: Function, module: Module, name: str, values: Values) -> Fu
 
     What it takes and gives is copied unless `values` has it; so is all else that it uses, if the module is another one.
     """
-    own: list[Storage] = [*f.takes, *f.gives]
+    storages: list[Storage] = [*f.takes, *f.gives]
     if module is not f.module:
-        own += [*f.inputs, *f.outputs, *f.variables, *f.constants]
-    for storage in own:
+        storages += [*f.inputs, *f.outputs, *f.variables, *f.constants]
+    for storage in storages:
         if storage.value not in values:
             clone_storage(storage, module, values)
     takes, gives = ([values[s.value].storage for s in ports] for ports in (f.takes, f.gives))

@@ -41,8 +41,8 @@ def outline(function: Function, nodes: Iterable[Node], name: str) -> CallNode:
     """
     order = function.topological()
     part = _part(function, order, nodes)
-    chosen = set(part)
-    _check_convex(function, order, chosen)
+    members = set(part)
+    _check_convex(function, order, members)
     inputs, outputs = _seams(part)
     if not outputs:
         raise UserError(f"expected nodes of @{function.name} whose results others read")
@@ -65,7 +65,7 @@ def outline(function: Function, nodes: Iterable[Node], name: str) -> CallNode:
         _redirect(value, function, result)
         callee.create_save("save", value, placeholder, loc=value.producer.loc)
     at = order.index(part[0])
-    function.arrange([*order[:at], call, *(node for node in order[at:] if node not in chosen)])
+    function.arrange([*order[:at], call, *(node for node in order[at:] if node not in members)])
     return call
 
 
@@ -75,15 +75,15 @@ def hull(function: Function, nodes: Iterable[Node]) -> list[Node]:
     Raises UserError for nodes of other functions.
     """
     order = function.topological()
-    chosen = set(_part(function, order, nodes))
+    members = set(_part(function, order, nodes))
     needs = function.needs
     after: set[Node] = set()
     for node in order:
-        if node in chosen or any(needed in after for needed in needs(node)):
+        if node in members or any(needed in after for needed in needs(node)):
             after.add(node)
     before: set[Node] = set()
     for node in reversed(order):
-        if node in chosen or node in before:
+        if node in members or node in before:
             before.add(node)
             before.update(needs(node))
     return [node for node in order if node in after and node in before]
@@ -105,7 +105,7 @@ def excerpt(function: Function, nodes: Iterable[Node], name: str = "") -> Module
     part = _part(function, function.topological(), nodes)
     if not part:
         raise UserError(f"expected nodes of @{function.name} that compute something, got none")
-    chosen = set(part)
+    members = set(part)
     module = Module()
     values: Values = {}
     inputs, _ = _seams(part)
@@ -123,7 +123,7 @@ def excerpt(function: Function, nodes: Iterable[Node], name: str = "") -> Module
     clone_nodes(part, f, values)
     for node in part:
         for result in node.results:
-            if not result.num_users or any(user not in chosen for user in result.users):
+            if not result.num_users or any(user not in members for user in result.users):
                 name = _stem(result)
                 output = module.create_placeholder(name, result.type, original=result.name)
                 f.create_save("save", values[result], output, loc=node.loc)
@@ -132,20 +132,20 @@ def excerpt(function: Function, nodes: Iterable[Node], name: str = "") -> Module
 
 def _part(function: Function, order: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:
     """The nodes without saves, in order. Raises UserError for those of other functions."""
-    chosen = dict.fromkeys(nodes)
-    for node in chosen:
+    members = dict.fromkeys(nodes)
+    for node in members:
         if node not in function:
             raise UserError(f"expected nodes of @{function.name}, got {_named(node)}")
-    return [node for node in order if node in chosen and not isinstance(node, SaveNode)]
+    return [node for node in order if node in members and not isinstance(node, SaveNode)]
 
 
 def _seams(part: Collection[Node]) -> tuple[list[NodeValue], list[NodeValue]]:
     """Returns the values that nodes read from others, except constants, and those that others read from them."""
-    chosen = set(part)
+    members = set(part)
     read = dict.fromkeys(value for node in part for value in node.operand_values)
-    inputs = [v for v in read if v.node not in chosen and not isinstance(v.producer, Constant)]
+    inputs = [v for v in read if v.node not in members and not isinstance(v.producer, Constant)]
     results = (result for node in part for result in node.results)
-    outputs = [v for v in results if any(user not in chosen for user in v.users)]
+    outputs = [v for v in results if any(user not in members for user in v.users)]
     return inputs, outputs
 
 
@@ -196,9 +196,9 @@ def _check_extents(
     }
     if not found:
         return
-    chosen, needs = set(part), function.needs
+    members, needs = set(part), function.needs
     given = symbols_of_types(value.type for value in outputs)
-    readers = {n for node in function.nodes if node not in chosen for n in needs(node)}
+    readers = {n for node in function.nodes if node not in members for n in needs(node)}
     for name, node in found.items():
         if name in given or node in readers:
             raise UserError(

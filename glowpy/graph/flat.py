@@ -81,12 +81,12 @@ def _flat_initial(variable: Variable) -> _FlatConstant | Initializer | None:
 
 
 def _flat_constant(constant: Constant) -> _FlatConstant:
-    known = constant.has_elements
+    has_elements = constant.has_elements
     return _FlatConstant(
         constant.name,
         constant.type,
-        constant.tensor if known else None,
-        "" if known else constant.digest,
+        constant.tensor if has_elements else None,
+        "" if has_elements else constant.digest,
         constant.loc,
     )
 

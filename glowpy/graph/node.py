@@ -176,10 +176,10 @@ class Constant(Storage):
         type: Type | None = None,
         digest: str = "",
     ) -> None:
-        known = tensor.type if tensor is not None else type
-        if known is None:
+        elements_type = tensor.type if tensor is not None else type
+        if elements_type is None:
             raise InternalError("a constant needs a tensor or a type")
-        super().__init__(name, known, loc)
+        super().__init__(name, elements_type, loc)
         self._tensor = tensor
         self._digest = digest
 

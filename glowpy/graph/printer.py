@@ -52,7 +52,7 @@ def _ports(f: Function) -> str:
 def print_module(module: Module) -> str:
     """The whole module. Deterministic; `parse_module` of it prints the same."""
     lines = ["module {"]
-    lines += [f"  {print_symbol(one)}" for one in module.symbols.values()]
+    lines += [f"  {print_symbol(extent)}" for extent in module.symbols.values()]
     lines += [f"  placeholder %{p.name} : {p.type}" for p in module.placeholders]
     lines += [f"  variable %{v.name} : {_variable_type(v)}" for v in module.variables]
     lines += [f"  constant %{c.name} : {c.type} = {_elements(c)}" for c in module.constants]

@@ -235,15 +235,15 @@ class Rewriter:
         return refused
 
     def _rules_for(self, cls: type[Node]) -> list[_Bound]:
-        chosen: list[_Bound] = [
+        rules: list[_Bound] = [
             (index, owner, rule.function)
             for index, owner in enumerate(self._owners)
             if self._concerned[index]
             for rule in owner.rules
             if rule.is_for(cls)
         ]
-        self._rules[cls] = chosen
-        return chosen
+        self._rules[cls] = rules
+        return rules
 
     def _visit(self, node: Node, rules: list[_Bound], now: float) -> float:
         """Tries `rules` in order and applies the first that fits; returns the time when that is done."""

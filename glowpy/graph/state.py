@@ -112,13 +112,13 @@ def check_pairs(
             note="{'past_key_0': 'present_key_0'}; a session, and --state, take 'auto' as well",
         )
     problems = [
-        f"state: expected one of the {role} {', '.join(map(repr, known)) or '(there are none)'}, got '{name}'"
-        for role, known, names in (
+        f"state: expected one of the {role} {', '.join(map(repr, ports)) or '(there are none)'}, got '{name}'"
+        for role, ports, names in (
             ("inputs", inputs, pairs.keys()),
             ("outputs", outputs, pairs.values()),
         )
         for name in dict.fromkeys(names)
-        if name not in known
+        if name not in ports
     ]
     problems += [
         f"state: '{name}' is the output of {count} inputs"

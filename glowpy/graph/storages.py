@@ -47,7 +47,7 @@ class Storages:
     def stored(self) -> list[Constant]:
         """All that has elements: the constants, and as such the initial values of variables."""
         initial = (variable.initial for variable in self.variables)
-        return [*self.constants, *(one for one in initial if isinstance(one, Constant))]
+        return [*self.constants, *(value for value in initial if isinstance(value, Constant))]
 
     @property
     def storages(self) -> list[Storage]:

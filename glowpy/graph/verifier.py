@@ -144,11 +144,11 @@ def _signature(f: Function, saved: Set[Node | Storage]) -> Iterator[str]:
 
 def _used(f: Function, owners: Counter[Storage]) -> Iterator[str]:
     """Storage that a function has no business with."""
-    own = {*f.takes, *f.gives}
+    ports = {*f.takes, *f.gives}
     for storage in (*f.inputs, *f.outputs, *f.variables):
-        if owners[storage] > (storage in own):
+        if owners[storage] > (storage in ports):
             yield f"%{storage.name} belongs to another function"
-        elif f.is_called and storage not in own:
+        elif f.is_called and storage not in ports:
             yield f"%{storage.name} is used, but neither taken nor given"
     for placeholder in f.outputs:
         if placeholder in f.takes:

@@ -67,12 +67,12 @@ class IRFunction(IRBuilder):
 
     def replace_instructions(self, instructions: Iterable[Instruction]) -> None:
         """Makes `instructions` the program, ungrouped, and frees the names of values that are no longer made."""
-        kept = list(instructions)
-        alive = {inst.value.name for inst in kept if isinstance(inst, ValueInstruction)}
+        replacement = list(instructions)
+        alive = {inst.value.name for inst in replacement if isinstance(inst, ValueInstruction)}
         for inst in self.instructions:
             if isinstance(inst, ValueInstruction) and inst.value.name not in alive:
                 self.names.release(inst.value.name)
-        self.instructions = kept
+        self.instructions = replacement
         self.group(())
 
     def group(self, runs: Iterable[Run]) -> None:

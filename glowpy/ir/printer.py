@@ -50,7 +50,7 @@ def print_irfunction(f: IRFunction) -> str:
 def _text(f: IRFunction) -> str:
     takes, gives = (", ".join(f"%{name}" for name in names) for names in (f.takes, f.gives))
     lines = [f"irfunction @{f.name}{f'({takes}) -> ({gives})' if f.gives else ''} {{"]
-    lines += [f"  {print_symbol(one)}" for one in f.symbols.values()]
+    lines += [f"  {print_symbol(extent)}" for extent in f.symbols.values()]
     lines.append("  declare")
     lines += [f"    %{w.name} = weight {w.type} {w.mutability.value}" for w in f.weights.values()]
     lines.append("  program")

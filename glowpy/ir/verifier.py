@@ -65,17 +65,17 @@ def verify_irfunction(f: IRFunction) -> None:
 def _program(f: IRFunction) -> Iterator[Diagnostic]:
     yield from _definitions(f)
     yield from _ports(f)
-    known: set[Value] = set(f.weights.values())
+    values: set[Value] = set(f.weights.values())
     live: dict[Value, bool] = dict.fromkeys(f.weights.values(), True)
     written: set[Value] = set(f.weights.values())
     for inst in f.instructions:
-        for message in (*_operands(inst, known, live), *_accesses(inst, written)):
+        for message in (*_operands(inst, values, live), *_accesses(inst, written)):
             yield _broken(inst, message)
         yield from _own(inst)
         if isinstance(inst, IfInst | LoopInst):
             yield from (_broken(inst, message) for message in call_problems(inst, f))
         if isinstance(inst, ValueInstruction):
-            known.add(inst.value)
+            values.add(inst.value)
         if isinstance(inst, AllocInst):
             live[inst.value] = True
         elif isinstance(inst, DeallocInst):

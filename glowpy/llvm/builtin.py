@@ -102,13 +102,13 @@ def _emit_extents(body: Body, inst: ExtentsInst) -> None:
 def _emit_define(body: Body, inst: DefineInst) -> None:
     """Writes the elements to the array of extents, which functions that are called after this one read."""
     dim, elements, array = body.module.dim, body.pointer(inst.input), body.extents
-    for index, one in enumerate(symbols_of(inst.symbols).values()):
+    for index, extent in enumerate(symbols_of(inst.symbols).values()):
         number = body.load(inst.input.type.kind, elements, str(index))
-        for relation, bound in (("sgt", one.low), ("slt", one.high)):
+        for relation, bound in (("sgt", extent.low), ("slt", extent.high)):
             inside = body.let(f"icmp {relation} i64 {number}, {bound}")
             number = body.let(f"select i1 {inside}, i64 {number}, i64 {bound}")
         if dim != "i64":
             number = body.let(f"trunc i64 {number} to {dim}")
-        place = body.place_of(one.name)
+        place = body.place_of(extent.name)
         address = body.let(f"getelementptr inbounds {dim}, ptr {array}, {dim} {place}")
         body.line(f"store {dim} {number}, ptr {address}")

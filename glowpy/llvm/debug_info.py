@@ -63,8 +63,8 @@ class DebugInfo:
         for each call. This follows `entry`.
         """
         inlined = self._node(f"distinct !DILocation(line: {first_line}, column: 0, scope: {scope})")
-        own = self.subprogram(name, line)
-        where = f"!DILocation(line: {line}, column: 0, scope: {own}, inlinedAt: {inlined})"
+        subprogram = self.subprogram(name, line)
+        where = f"!DILocation(line: {line}, column: 0, scope: {subprogram}, inlinedAt: {inlined})"
         return f"  store volatile i8 0, ptr %begun, !dbg {where}\n"
 
     def render(self, text: str) -> list[str]:

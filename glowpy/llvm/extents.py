@@ -82,8 +82,8 @@ def _atom(
             return let(f"add {integer} {quotient}, {let(f'sext i1 {below} to {integer}')}")
         case Extreme():
             relation = "slt" if atom.name == "min" else "sgt"
-            chosen, *others = (emit_dim(choice, load, let, integer) for choice in atom.choices)
+            register, *others = (emit_dim(choice, load, let, integer) for choice in atom.choices)
             for other in others:
-                better = let(f"icmp {relation} {integer} {other}, {chosen}")
-                chosen = let(f"select i1 {better}, {integer} {other}, {integer} {chosen}")
-            return chosen
+                better = let(f"icmp {relation} {integer} {other}, {register}")
+                register = let(f"select i1 {better}, {integer} {other}, {integer} {register}")
+            return register

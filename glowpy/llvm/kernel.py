@@ -30,17 +30,17 @@ class KernelSpec:
     def symbol(self, types: Mapping[str, Type]) -> str:
         """`libjit_gather_x32_i64` for operands of these types; empty if none was declared for their element kinds."""
         suffixes = []
-        for name, known in self.kinds:
+        for name, kinds in self.kinds:
             kind = types[name].kind
-            suffix = f"x{8 * kind.size}" if known[0].startswith("x") else kind.suffix
-            if suffix not in known:
+            suffix = f"x{8 * kind.size}" if kinds[0].startswith("x") else kind.suffix
+            if suffix not in kinds:
                 return ""
             suffixes.append(suffix)
         return self._symbol(suffixes)
 
     def symbols(self) -> list[str]:
         """The symbol of every kernel that was declared."""
-        choices = [known for _, known in self.kinds]
+        choices = [kinds for _, kinds in self.kinds]
         return [self._symbol(suffixes) for suffixes in itertools.product(*choices)]
 
     def _symbol(self, suffixes: Sequence[str]) -> str:

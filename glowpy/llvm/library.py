@@ -79,8 +79,8 @@ class KernelLibrary:
 
     def identity(self, variant: KernelVariant) -> str:
         """Names the bitcode for a variant: the packaged file, or the entry of the cache, which there need not be."""
-        known = self._identities.get(variant)
-        return known or str(self._packaged_file(variant) or self._key(variant))
+        digest = self._identities.get(variant)
+        return digest or str(self._packaged_file(variant) or self._key(variant))
 
     def origin(self, variant: KernelVariant) -> str:
         """Describes where the bitcode for a variant is from: a packaged file, the cache, or this process."""
@@ -135,17 +135,17 @@ class KernelLibrary:
     def _compile(self, variant: KernelVariant, path: Path) -> str:
         """Writes the bitcode; what the compiler said of it."""
         what = ["--root", str(self.folder), "--variant", variant.name, "--output", str(path)]
-        status, said = _run_script(what, path.parent)
+        status, messages = _run_script(what, path.parent)
         if status == _COMPILERS_DO_NOT_FIT:
             raise UserError(
-                f"the kernels of {variant.name} cannot be compiled: {said}", note=_REMEDY
+                f"the kernels of {variant.name} cannot be compiled: {messages}", note=_REMEDY
             )
         if status:
             failure = f"the kernels of {self.name} do not compile for {variant.name}"
             if self.folder == LIBJIT_FOLDER:
-                raise InternalError(f"{failure}:\n{said}")
-            raise UserError(failure, context=said, note=f"mend them in {self.folder / 'src'}")
-        return said
+                raise InternalError(f"{failure}:\n{messages}")
+            raise UserError(failure, context=messages, note=f"mend them in {self.folder / 'src'}")
+        return messages
 
 
 def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:

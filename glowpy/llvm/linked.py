@@ -187,9 +187,9 @@ class _Object:
             _Section(self._text(text + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], h[8])
             for h in headers
         ]
-        tables = [one for one in self.sections if one.kind == _SYMBOL_TABLE]
+        tables = [section for section in self.sections if section.kind == _SYMBOL_TABLE]
         if len(tables) != 1 or any(
-            one.kind == _GROUP or one.flags & _THREAD_LOCAL for one in self.sections
+            section.kind == _GROUP or section.flags & _THREAD_LOCAL for section in self.sections
         ):
             raise _UnknownError
         begin, texts = tables[0].offset, self.sections[tables[0].link].offset
@@ -233,14 +233,14 @@ class _Linker:
 
     def image(self) -> LinkedCode:
         """The image. Raises UnknownError."""
-        for index, own in enumerate(self.objects):
-            for number, section in enumerate(own.sections):
+        for index, elf in enumerate(self.objects):
+            for number, section in enumerate(elf.sections):
                 if section.flags & _ALLOCATED:
-                    self._places[index, number] = self._placed(own, section)
+                    self._places[index, number] = self._placed(elf, section)
         named = [
             (symbol, index)
-            for index, own in enumerate(self.objects)
-            for symbol in own.symbols
+            for index, elf in enumerate(self.objects)
+            for symbol in elf.symbols
             if symbol.section and symbol.name and symbol.info >> 4
         ]
         defined: dict[str, tuple[int, _Symbol]] = {}
@@ -298,10 +298,10 @@ class _Linker:
     def _with_slots(self, defined: Mapping[str, object]) -> list[str]:
         """The functions that no object defines and some relocation needs, and all whose address is read from a slot."""
         names: dict[str, None] = {}
-        for own in self.objects:
-            for section in own.sections:
+        for elf in self.objects:
+            for section in elf.sections:
                 if section.kind == _RELOCATIONS:
-                    for _, kind, symbol, _ in own.relocations(section):
+                    for _, kind, symbol, _ in elf.relocations(section):
                         if kind in _SLOTS and symbol.section and not symbol.info >> 4:
                             raise _UnknownError  # another object may have one of that name
                         if kind in _SLOTS or not (symbol.section or symbol.name in defined):
@@ -324,12 +324,12 @@ class _Linker:
     ) -> list[tuple[int, int]]:
         """The addresses that are left for when the image is loaded; all else is written."""
         addresses: list[tuple[int, int]] = []
-        for index, own in enumerate(self.objects):
-            for section in own.sections:
+        for index, elf in enumerate(self.objects):
+            for section in elf.sections:
                 if section.kind != _RELOCATIONS or (index, section.target) not in self._places:
                     continue
                 part, begin = self._places[index, section.target]
-                for offset, kind, symbol, added in own.relocations(section):
+                for offset, kind, symbol, added in elf.relocations(section):
                     place, name = starts[part] + begin + offset, symbol.name
                     owner = (index, symbol) if symbol.section else defined.get(name)
                     if owner is None and kind == _ADDRESS and not added:

@@ -190,8 +190,8 @@ class Machine:
             capture_output=True,
             check=False,
         )
-        said = done.stderr.decode(errors="replace").strip()
-        return said.splitlines()[0] if said else ""
+        messages = done.stderr.decode(errors="replace").strip()
+        return messages.splitlines()[0] if messages else ""
 
 
 def worker_command() -> list[str]:
@@ -229,16 +229,16 @@ def _chosen(library: bytes, names: set[str]) -> list[bytes]:
         contents = json.loads(library[at:begin])
         at = begin + contents["size"]
         pieces.append((contents, library[begin:at]))
-    chosen: set[int] = set()
+    numbers: set[int] = set()
     while True:
         more = [
             index
             for index, (contents, _) in enumerate(pieces)
-            if index not in chosen and not names.isdisjoint(contents["defines"])
+            if index not in numbers and not names.isdisjoint(contents["defines"])
         ]
         if not more:
-            return [pieces[index][1] for index in sorted(chosen)]
-        chosen.update(more)
+            return [pieces[index][1] for index in sorted(numbers)]
+        numbers.update(more)
         names.update(name for index in more for name in pieces[index][0]["uses"])
 
 

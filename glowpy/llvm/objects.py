@@ -186,13 +186,13 @@ class _Worker:
 
     def _failure(self, status: int) -> UserError | InternalError:
         """Why a process has ended with this exit status, without a result."""
-        said = self.messages().strip()
-        if status == -signal.SIGKILL or "out of memory" in said or "bad_alloc" in said:
+        messages = self.messages().strip()
+        if status == -signal.SIGKILL or "out of memory" in messages or "bad_alloc" in messages:
             return ResourceError("there is not enough memory for a process that compiles")
         if status in (REFUSED, -signal.SIGABRT, -signal.SIGSEGV):
-            return InternalError(f"LLVM refuses generated code: {said}")
+            return InternalError(f"LLVM refuses generated code: {messages}")
         return UserError(
-            f"expected a process that compiles, got one that ends with {status}: {said.splitlines()[-1:]}",
+            f"expected a process that compiles, got one that ends with {status}: {messages.splitlines()[-1:]}",
             note=f"'{sys.executable}' is started, and has to be a Python that finds llvmlite's own requirements",
         )
 

@@ -134,8 +134,8 @@ def element_steps(value: Value, shape: Shape) -> Shape:
     """
     if value.is_contiguous and value.type.count == product(shape):
         return strides_of(shape)
-    own = zip(value.type.shape, value.strides, strict=True)
-    steps = tuple(0 if size == 1 else stride for size, stride in own)
+    axes = zip(value.type.shape, value.strides, strict=True)
+    steps = tuple(0 if size == 1 else stride for size, stride in axes)
     return (0,) * (len(shape) - len(steps)) + steps[max(len(steps) - len(shape), 0) :]
 
 
@@ -182,13 +182,13 @@ def _placed(
     """Places the code of `inner` at the indices of the loops over some axes."""
 
     def place(indices: list[str]) -> None:
-        known: dict[Shape, str] = {}
+        indices_of: dict[Shape, str] = {}
 
         def index(step: Shape) -> str:
             moves = tuple(step[axis] for axis in axes)
-            if moves not in known:
-                known[moves] = linear(body, indices, moves)
-            return known[moves]
+            if moves not in indices_of:
+                indices_of[moves] = linear(body, indices, moves)
+            return indices_of[moves]
 
         inner(index)
 

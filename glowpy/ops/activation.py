@@ -126,8 +126,8 @@ def _lower_clip(f: Function, n: ClipNode) -> Operand:
 @differentiate(ClipNode)
 def _differentiate_clip(f: Function, n: ClipNode, g: NodeValue) -> Gradients:
     """Flows where nothing was cut off."""
-    kept = Term(f, n.name, f.create_eq(n.name, n.input, n.result))
-    return [Term(f, n.name, g).where(kept, 0.0).value]
+    mask = Term(f, n.name, f.create_eq(n.name, n.input, n.result))
+    return [Term(f, n.name, g).where(mask, 0.0).value]
 
 
 @lower(ShrinkNode)

@@ -82,8 +82,8 @@ def _loop(inputs: list[Type], body: Ports, carried: int, room: Dim) -> tuple[Typ
     _expect(f"@{body.name} to take", [_NUMBER, *inputs[2:]], body.takes)
     if isinstance(room, int) and not 0 <= room <= MAX_BYTES:
         raise UserError(f"expected a room from 0 to {MAX_BYTES}, got {room}")
-    kept = [_TRUTH, *inputs[2 : 2 + carried]]
-    _expect(f"@{body.name} to give first", kept, body.gives[: 1 + carried])
+    state = [_TRUTH, *inputs[2 : 2 + carried]]
+    _expect(f"@{body.name} to give first", state, body.gives[: 1 + carried])
     stacked = [type.with_shape((room, *type.shape)) for type in body.gives[1 + carried :]]
     return (*inputs[2 : 2 + carried], *stacked, _COUNT)
 

@@ -169,8 +169,8 @@ def _lower_transposed_convolution(f: Function, n: TransposedConvolutionNode) -> 
             n.name, n.type.with_shape(shape), _phase_result(f, n, phases, lengths)
         )
 
-    whole = [length * stride for length, stride in zip(lengths, n.strides, strict=True)]
-    shape = (n.type.shape[0], *whole, n.type.shape[-1])
+    extents = [length * stride for length, stride in zip(lengths, n.strides, strict=True)]
+    shape = (n.type.shape[0], *extents, n.type.shape[-1])
     result = f.create_reshape(n.name, n.type.with_shape(shape), part(()))
     rank = len(shape)
     return f.create_slice(n.name, n.type, result, (0,) * rank, (1,) * rank)
@@ -222,14 +222,14 @@ def _convolution(
         return
     windows = Windows(kernels, strides, pads, dilation)
     images, *counts, outputs = result.type.extents
-    pixels, taps, own = math.prod(counts), math.prod(kernels), filter.type.extents[-1]
+    pixels, taps, depth = math.prod(counts), math.prod(kernels), filter.type.extents[-1]
     data = factors(input)
-    weights = factors(filter).reshape(group, outputs // group, taps * own)
+    weights = factors(filter).reshape(group, outputs // group, taps * depth)
     for image in range(images):
         view = windows.view(data[image : image + 1], 0, counts)[0]
         # Channels last, so that the copy reads and writes runs of them.
-        columns = np.moveaxis(view, len(counts), -1).reshape(pixels, taps, group, own)
-        columns = columns.transpose(2, 0, 1, 3).reshape(group, pixels, taps * own)
+        columns = np.moveaxis(view, len(counts), -1).reshape(pixels, taps, group, depth)
+        columns = columns.transpose(2, 0, 1, 3).reshape(group, pixels, taps * depth)
         product = np.matmul(columns, weights.transpose(0, 2, 1))
         sums = product.transpose(1, 0, 2).reshape(*counts, outputs) + factors(bias)
         result.array[image] = as_stored(sums, result.type.kind)

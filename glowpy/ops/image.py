@@ -73,8 +73,8 @@ def _sample(
     for choice in itertools.product(range(order + 1), repeat=rank):
         at = [taps[i][0][t] for i, t in enumerate(choice)]
         weight = math.prod(taps[i][1][t] for i, t in enumerate(choice))
-        inside = np.logical_and.reduce([one >= 0 for one in at])
-        safe = [np.where(inside, one, 0) for one in at]
+        inside = np.logical_and.reduce([coordinates >= 0 for coordinates in at])
+        safe = [np.where(inside, coordinates, 0) for coordinates in at]
         if 0 in sizes:
             break
         picked = wide[(image, *safe, np.arange(groups))]
@@ -93,14 +93,14 @@ def _taps(
         inside = (places >= low) & (places <= last - low)
         places = np.where(inside, places, _reflected(places, low, last - low))
     places = np.where(places > -4, np.minimum(places, last + 4), -4)
-    whole = np.floor(places)
-    rest = places - whole
+    floors = np.floor(places)
+    rest = places - floors
     weights = [np.ones_like(rest)]
     if order == LINEAR:
         weights = [1 - rest, rest]
     elif order == CUBIC:
         weights = [_keys(abs(rest - offset)) for offset in (-1, 0, 1, 2)]
-    first = whole.astype(np.int64) - (order == CUBIC)
+    first = floors.astype(np.int64) - (order == CUBIC)
     return [_pixel(first + t, size, padding, aligned) for t in range(order + 1)], weights
 
 
@@ -319,5 +319,5 @@ def _columns_to_image(
                 for begin, count, stride in zip(begins, counts, strides, strict=True)
             )
             total[(slice(None), slice(None), *window)] += columns[(slice(None), slice(None), *tap)]
-    kept = tuple(slice(pads[i], pads[i] + size) for i, size in enumerate(sizes))
-    result.array[...] = total[(slice(None), slice(None), *kept)]
+    inside = tuple(slice(pads[i], pads[i] + size) for i, size in enumerate(sizes))
+    result.array[...] = total[(slice(None), slice(None), *inside)]

@@ -69,8 +69,8 @@ def _wrong_branches(n: TreeEnsembleNode, branches: Array) -> Iterator[str]:
     number = n.input.type.shape[1]
     if plain.size and not (plain.min() >= 0 and number > plain.max()):
         yield f"expected features below {number}, got {plain.min()} to {plain.max()}"
-    own = np.arange(len(branches))[:, None]
-    if ((children >= 0) & (children <= own)).any():
+    rows = np.arange(len(branches))[:, None]
+    if ((children >= 0) & (children <= rows)).any():
         yield "expected children that come after their branches"
 
 
@@ -106,9 +106,9 @@ def _tree_ensemble(
     result.array[...] = np.nan if greatest else 0
     for root, first in trees.array:
         leaves = _leaves(rows, branches.array, thresholds.array, int(root), missing)
-        own = weights.array[~leaves]
+        leaf_weights = weights.array[~leaves]
         total = result.array[:, first : first + width]
-        total[...] = np.fmax(total, own) if greatest else total + own
+        total[...] = np.fmax(total, leaf_weights) if greatest else total + leaf_weights
     if greatest:
         result.array[np.isnan(result.array)] = 0
 
@@ -192,11 +192,11 @@ def _coupled(matrix: Array) -> Array:
         form = p @ product
         if np.abs(product - form).max() < 0.005 / classes:
             break
-        for own in range(classes):
-            change = (form - product[own]) / matrix[own, own]
-            form += change * (change * matrix[own, own] + 2 * product[own])
+        for label in range(classes):
+            change = (form - product[label]) / matrix[label, label]
+            form += change * (change * matrix[label, label] + 2 * product[label])
             form /= (1 + change) ** 2
-            product = (product + change * matrix[own]) / (1 + change)
-            p[own] += change
+            product = (product + change * matrix[label]) / (1 + change)
+            p[label] += change
             p /= 1 + change
     return p

@@ -117,8 +117,8 @@ def _infer_cell(
     _expect("gates", gates, gates.with_shape((steps, batch, count * units)))
     _expect("initial_h", initial_h, gates.with_shape((batch, units)))
     _expect("recurrence", recurrence, gates.with_shape((count, units, units)))
-    whole = lengths.rank == 1 and (lengths.shape[0] == 0 or is_same(lengths.shape[0], batch))
-    if lengths.kind is not ElemKind.I32 or not whole:
+    has_lengths = lengths.rank == 1 and (lengths.shape[0] == 0 or is_same(lengths.shape[0], batch))
+    if lengths.kind is not ElemKind.I32 or not has_lengths:
         raise UserError(f"expected lengths i32[{batch}] or i32[0], got {lengths}")
     _expect("coefficients", coefficients, gates.with_shape((activations, 2)))
     if len(functions) != activations or not all(0 <= item < len(FUNCTIONS) for item in functions):

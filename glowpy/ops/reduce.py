@@ -171,9 +171,9 @@ def _differentiate_extremum(
     f: Function, n: ReduceMaxNode | ReduceMinNode, g: NodeValue
 ) -> list[Operand | None]:
     """Elements that share the extremum share its gradient."""
-    chosen = f.create_convert(n.name, n.input.type, f.create_eq(n.name, n.input, n.result))
-    share = f.create_div(n.name, g, f.create_reduce_add(n.name, chosen, n.axes))
-    return [f.create_mul(n.name, chosen, share)]
+    mask = f.create_convert(n.name, n.input.type, f.create_eq(n.name, n.input, n.result))
+    share = f.create_div(n.name, g, f.create_reduce_add(n.name, mask, n.axes))
+    return [f.create_mul(n.name, mask, share)]
 
 
 # The places of extremes (ONNX ArgMax, ArgMin).
@@ -244,8 +244,8 @@ def _run(
     wide = np.moveaxis(accumulable(input.array), axis, 0)[::way]
     begin = np.full((1, *wide.shape[1:]), step.identity, wide.dtype)
     totals = step.accumulate(np.concatenate([begin, wide]), axis=0, dtype=wide.dtype)
-    chosen = (totals[:-1] if exclusive else totals[1:])[::way]
-    result.array[...] = np.moveaxis(chosen, 0, axis).astype(result.array.dtype)
+    sums = (totals[:-1] if exclusive else totals[1:])[::way]
+    result.array[...] = np.moveaxis(sums, 0, axis).astype(result.array.dtype)
 
 
 @differentiate(CumSumNode)

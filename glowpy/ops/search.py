@@ -253,14 +253,14 @@ def _non_max_suppression(
         numbers = scores.array[image, name]
         candidates = np.flatnonzero(~(numbers <= threshold.array[0]))
         candidates = candidates[np.argsort(-numbers[candidates], kind="stable")]
-        chosen: list[int] = []
+        selection: list[int] = []
         for box in candidates if most > 0 else ():
-            shares = _shares(corners[image, box], corners[image, chosen])
+            shares = _shares(corners[image, box], corners[image, selection])
             if not (shares > overlap.array[0]).any():
-                chosen.append(int(box))
-            if len(chosen) == most:
+                selection.append(int(box))
+            if len(selection) == most:
                 break
-        rows += [(image, name, box) for box in chosen]
+        rows += [(image, name, box) for box in selection]
     result.array[: len(rows)] = np.array(rows, np.int64).reshape(-1, 3)
     count.array[...] = len(rows)
 

@@ -306,15 +306,15 @@ def _kept(input: Type, pads: Sequence[Dim]) -> Type:
 def _irgen_pad(g: IRGen, n: PadNode) -> None:
     rank = n.type.rank
     begins = n.pads[:rank]
-    source, kept = g.value(n.input), _kept(n.input.type, n.pads)
-    if kept != n.input.type:
-        source = g.ir.create_alloc(f"{n.name}_kept", kept).value
+    source, inside = g.value(n.input), _kept(n.input.type, n.pads)
+    if inside != n.input.type:
+        source = g.ir.create_alloc(f"{n.name}_kept", inside).value
         g.ir.create_extract_tensor(
             source, g.value(n.input), tuple(greatest(-b, 0) for b in begins), (1,) * rank
         )
     result = g.alloc(n.result)
     g.ir.create_splat(result, n.value)
-    if not kept.is_empty:
+    if not inside.is_empty:
         g.ir.create_insert_tensor(result, source, tuple(greatest(b, 0) for b in begins))
 
 

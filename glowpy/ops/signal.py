@@ -92,11 +92,11 @@ def _differentiate_fourier_transform(
     scale = f.module.create_constant(f"{n.name}_scale", Tensor.of(numbers))
     scaled = f.create_mul(n.name, back, scale)
     zeros = (0,) * (input.rank - 2)
-    kept = least(rows, input.shape[-2])
+    count = least(rows, input.shape[-2])
     # What is scaled has imaginary parts, even where the signal is real.
-    type = input.with_shape((*input.shape[:-2], kept, input.shape[-1]))
+    type = input.with_shape((*input.shape[:-2], count, input.shape[-1]))
     taken = f.create_slice(n.name, type, scaled, (*zeros, 0, 0), (1,) * input.rank)
     return [
-        f.create_pad(n.name, taken, (*zeros, 0, 0, *zeros, input.shape[-2] - kept, 0), 0.0),
+        f.create_pad(n.name, taken, (*zeros, 0, 0, *zeros, input.shape[-2] - count, 0), 0.0),
         None,
     ]

@@ -99,8 +99,10 @@ class Term:
 
     def where(self, condition: Term, other: Factor) -> Term:
         """The value where `condition` holds, else `other`."""
-        chosen = self.f.create_select(self.name, condition.value, self.value, self._operand(other))
-        return self._of(chosen)
+        selected = self.f.create_select(
+            self.name, condition.value, self.value, self._operand(other)
+        )
+        return self._of(selected)
 
     def as_type(self, type: Type) -> Operand:
         """The value in the element kind of `type`."""

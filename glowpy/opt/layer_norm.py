@@ -88,7 +88,7 @@ def _alone(norm: LayerNorm) -> LayerNorm | None:
 def _standard_of(node: Node) -> LayerNorm | None:
     """Finds the standardization that `node` ends with a division by the deviation; the node itself is left out."""
     standards = (_standard(node, numbers, divisor) for numbers, divisor in _quotients(node))
-    return next((one for one in standards if one is not None), None)
+    return next((standard for standard in standards if standard is not None), None)
 
 
 def _with_known(node: AddNode | MulNode) -> tuple[NodeValue, NodeValue] | None:

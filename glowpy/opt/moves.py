@@ -93,16 +93,16 @@ class Moves:
             needs = self._needs(buffer, mover, frame, takes)
             if not all(_is_one_loop(frame, strides, pair) for pair in needs):
                 return None
-            own = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
+            steps = _embedded(frame, strides, 0, buffer.type.shape, ())[1]
         except UndecidedError:
             return None
         shape, kind = buffer.type.shape, buffer.type.kind
         inside = is_at_most(0, at) and is_at_most(
-            at + span_of(shape, own), source.span // kind.size
+            at + span_of(shape, steps), source.span // kind.size
         )
-        if not inside or (own and not are_distinct(shape, own)):
+        if not inside or (steps and not are_distinct(shape, steps)):
             return None  # nobody knows, with extents that are open
-        attrs: dict[str, Attr] = {"offset": at, "strides": own}
+        attrs: dict[str, Attr] = {"offset": at, "strides": steps}
         view = ViewInst((source,), attrs, name=buffer.name, type=buffer.type, loc=mover.loc)
         return Move(view, frame, strides, frozenset(needs))
 
@@ -114,12 +114,12 @@ class Moves:
 
     def outermost(self, value: Value) -> Value:
         """The outermost moved buffer that `value` is part of, whose place is right; `value` itself if there is none."""
-        known, above = value, value
+        outer, above = value, value
         while (source := above.source) is not None:
             if above in self._frames:
-                known = above
+                outer = above
             above = source
-        return known
+        return outer
 
     def _needs(self, buffer: Value, mover: Instruction, frame: Shape, takes: Takes) -> set[Pair]:
         wide = [axis for axis, size in enumerate(frame) if size != 1]
@@ -131,11 +131,11 @@ class Moves:
         for value, layouts in self._users(buffer, mover):
             if len(needs) == len(pairs):
                 break
-            own = () if value.is_contiguous else value.strides
+            steps = () if value.is_contiguous else value.strides
             shape = value.type.shape
             at = value.byte_offset // value.type.kind.size
             for pair in pairs:
-                moved = embedded(frame, _parted(frame, pair), at, shape, own)
+                moved = embedded(frame, _parted(frame, pair), at, shape, steps)
                 if moved is None or (
                     moved[1] and not all(takes(layout, shape, moved[1]) for layout in layouts)
                 ):

@@ -171,13 +171,13 @@ def _verify(file: BinaryIO, name: str) -> None:
     """Raises `_DamageError` unless the entry is whole; the payload is digested piece by piece."""
     length, digest = _footer(file)
     check, buffer = xxh3_128(), memoryview(bytearray(_CHUNK))
-    left = length
-    while left:
-        count = file.readinto(buffer[: min(left, _CHUNK)])  # type: ignore[attr-defined]
+    remaining = length
+    while remaining:
+        count = file.readinto(buffer[: min(remaining, _CHUNK)])  # type: ignore[attr-defined]
         if not count:
             raise _DamageError
         check.update(buffer[:count])
-        left -= count
+        remaining -= count
     check.update(name.encode())
     if check.digest() != digest:
         raise _DamageError

@@ -172,8 +172,8 @@ def _after() -> None:
 
 def _in_child() -> None:
     taken = {id(lock) for lock in _pending}
-    for key, known in list(_locks.items()):
-        if key not in taken and (lock := known()) is not None:
+    for key, reference in list(_locks.items()):
+        if key not in taken and (lock := reference()) is not None:
             lock.open()
     _after()
     _open_properties()
@@ -185,7 +185,9 @@ def _in_child() -> None:
 def _open_properties() -> None:
     """Opens the locks that cached properties have before Python 3.12, and hold while they are computed."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("glowpy")]
-    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    classes = {
+        value for module in modules for value in vars(module).values() if isinstance(value, type)
+    }
     attributes = [attribute for owner in classes for attribute in vars(owner).values()]
     for attribute in attributes:
         if isinstance(attribute, cached_property) and hasattr(attribute, "lock"):

@@ -53,25 +53,25 @@ def divided(
 
     A constant that is divided by a constant leaves less than that.
     """
-    whole: list[Term[A]] = []
+    quotient: list[Term[A]] = []
     rest: list[Term[A]] = []
-    left = collected(dividend)
+    remainder = collected(dividend)
     for _ in range(_DIVISIONS):
-        if not left:
+        if not remainder:
             break
-        product, factor = left[0]
-        part = _part(left[0], divisor[0])
+        product, factor = remainder[0]
+        part = _part(remainder[0], divisor[0])
         if part is not None:
-            whole.append(part)
-            left = collected((*left, *multiplied(((part[0], -part[1]),), divisor)))
+            quotient.append(part)
+            remainder = collected((*remainder, *multiplied(((part[0], -part[1]),), divisor)))
         elif not product and not divisor[0][0]:
-            whole.append((product, factor // divisor[0][1]))
+            quotient.append((product, factor // divisor[0][1]))
             rest.append((product, factor % divisor[0][1]))
-            left = left[1:]
+            remainder = remainder[1:]
         else:
-            rest.append(left[0])
-            left = left[1:]
-    return collected(whole), collected((*rest, *left))
+            rest.append(remainder[0])
+            remainder = remainder[1:]
+    return collected(quotient), collected((*rest, *remainder))
 
 
 def _part(term: Term[A], divisor: Term[A]) -> Term[A] | None:

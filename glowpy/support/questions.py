@@ -77,7 +77,7 @@ class UndecidedError(UserError):
         question: Question | None = None,
         asked: Sequence[Asked] = (),
     ) -> None:
-        self.symbols = tuple(dict.fromkeys(one for dim in dims for one in _names(dim)))
+        self.symbols = tuple(dict.fromkeys(name for dim in dims for name in _names(dim)))
         self.question, self.asked = question, tuple(asked)
         names = " or ".join(f"'{name}'" for name in self.symbols)
         note = f"give {names} one extent, or closer bounds" if names else ""

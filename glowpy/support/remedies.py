@@ -53,18 +53,18 @@ def remedy(error: UndecidedError) -> dict[str, Dim]:
 def spelled_dims(dims: Mapping[str, Dim], known: Iterable[Dim] = ()) -> list[str]:
     """Spells dimensions as --shape takes them: `seq=1..64`, `total=past+seq`; then unknown ones that they need."""
     texts = {}
-    own = {*symbols_of(known)}
+    names = {*symbols_of(known)}
     for name, dim in dims.items():
         one = dim.symbol if isinstance(dim, Expr) else None
         if one is None or one.name != symbol_name(name):
             texts[name] = str(dim)
         else:
             texts[name] = f"{one.low}..{one.high}"
-            own.add(one.name)
-    rest = [one for name, one in symbols_of(dims.values()).items() if name not in own]
+            names.add(one.name)
+    rest = [extent for name, extent in symbols_of(dims.values()).items() if name not in names]
     return [
         *(f"{name}={text}" for name, text in texts.items()),
-        *(f"{one.name}={one.low}..{one.high}" for one in rest),
+        *(f"{extent.name}={extent.low}..{extent.high}" for extent in rest),
     ]
 
 
@@ -81,8 +81,8 @@ def solutions(difference: Dim) -> Iterator[tuple[str, Dim]]:
         if meaning is not None and lowest(meaning) >= 0:
             yield name, meaning
     for name, other in permutations(symbols, 2):
-        one = symbols[other]
-        meaning = symbol(other, one.low, one.high, one.likely)
+        extent = symbols[other]
+        meaning = symbol(other, extent.low, extent.high, extent.likely)
         if substituted(difference, {name: meaning}) == 0:
             yield name, meaning
 
@@ -94,10 +94,10 @@ def _is_never_0(difference: Dim, name: str) -> bool:
 
 
 def _multiple(difference: Dim) -> dict[str, Dim]:
-    for name, one in symbols_of([difference]).items():
-        for step in divisors(difference, one):
+    for name, extent in symbols_of([difference]).items():
+        for step in divisors(difference, extent):
             for first in range(min(step, _MANY)):
-                low, high = ceil_div(one.low - first, step), (one.high - first) // step
+                low, high = ceil_div(extent.low - first, step), (extent.high - first) // step
                 if low > high:
                     continue
                 dim = step * symbol(f"{name}_{step}", low, high) + first
@@ -107,10 +107,10 @@ def _multiple(difference: Dim) -> dict[str, Dim]:
 
 
 def _raised(left: Dim, right: Dim) -> dict[str, Dim]:
-    for name, one in symbols_of([left, right]).items():
-        low = known_from(left, right, one, one.high)
+    for name, extent in symbols_of([left, right]).items():
+        low = known_from(left, right, extent, extent.high)
         if low is not None:
-            return {name: symbol(name, low, one.high)}
+            return {name: symbol(name, low, extent.high)}
     return {}
 
 

@@ -264,11 +264,11 @@ def depends_on_symbols(value: object) -> bool:
 
 def static(dims: Iterable[Dim]) -> tuple[int, ...]:
     """The same dimensions. Raises UndecidedError where one is symbolic."""
-    chosen = tuple(dims)
-    numbers = tuple(dim for dim in chosen if not isinstance(dim, Expr))
-    if len(numbers) != len(chosen):
-        shown = " x ".join(map(str, chosen))
-        raise UndecidedError(f"expected constant extents, got [{shown}]", chosen)
+    extents = tuple(dims)
+    numbers = tuple(dim for dim in extents if not isinstance(dim, Expr))
+    if len(numbers) != len(extents):
+        shown = " x ".join(map(str, extents))
+        raise UndecidedError(f"expected constant extents, got [{shown}]", extents)
     return numbers
 
 
@@ -299,10 +299,10 @@ def _terms(dim: Dim) -> tuple[Term[Atom], ...]:
 
 def _sum(terms: Iterable[Term[Atom]]) -> Dim:
     """The number, or the expression, that a sum of products is."""
-    kept = collected(terms)
-    if not kept:
+    collected_terms = collected(terms)
+    if not collected_terms:
         return 0
-    return Expr(kept) if kept[0][0] else kept[0][1]
+    return Expr(collected_terms) if collected_terms[0][0] else collected_terms[0][1]
 
 
 def _reduced(dividend: Expr, divisor: Dim) -> tuple[Dim, Dim] | None:
@@ -324,8 +324,8 @@ def _reduced(dividend: Expr, divisor: Dim) -> tuple[Dim, Dim] | None:
 
 def _divided(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
     """Divides with remainder; returns quotient and remainder."""
-    whole, rest = divided(_terms(dividend), _terms(divisor))
-    return _sum(whole), _sum(rest)
+    quotient, rest = divided(_terms(dividend), _terms(divisor))
+    return _sum(quotient), _sum(rest)
 
 
 _FEW = 3
@@ -394,12 +394,14 @@ def _parts(dim: Expr, *, products: bool) -> Iterator[tuple[Quotient | Extreme, D
         for atom in (factors if products else factors[: len(factors) == 1])
     ]
     for atom in dict.fromkeys(atoms):
-        own = [term for term in dim.terms if atom in term[0]]
-        if isinstance(atom, Symbol) or any(factors.count(atom) > 1 for factors, _ in own):
+        concerned = [term for term in dim.terms if atom in term[0]]
+        if isinstance(atom, Symbol) or any(factors.count(atom) > 1 for factors, _ in concerned):
             continue
-        if products or all(len(factors) == 1 for factors, _ in own):
-            others = [(tuple(one for one in p if one != atom), number) for p, number in own]
-            yield atom, _sum(others), _sum(term for term in dim.terms if term not in own)
+        if products or all(len(factors) == 1 for factors, _ in concerned):
+            others = [
+                (tuple(factor for factor in p if factor != atom), number) for p, number in concerned
+            ]
+            yield atom, _sum(others), _sum(term for term in dim.terms if term not in concerned)
 
 
 def _bounds_apart(atom: Quotient | Extreme, factor: Dim, rest: Dim, depth: int) -> tuple[int, int]:
@@ -413,9 +415,9 @@ def _bounds_apart(atom: Quotient | Extreme, factor: Dim, rest: Dim, depth: int) 
         return choose(low for low, _ in sums), choose(high for _, high in sums)
     # The quotient times its divisor is the dividend less a remainder, which is below the divisor.
     scale = atom.divisor
-    whole, left = _divided(factor, scale)
-    if left == 0:
-        scale, factor = 1, whole
+    quotient, remainder = _divided(factor, scale)
+    if remainder == 0:
+        scale, factor = 1, quotient
     most = scale * rest + factor * atom.dividend
     least = most - factor * (atom.divisor - 1)
     if low < 0:
@@ -436,7 +438,7 @@ def _sum_of_intervals(dim: Expr) -> tuple[int, int]:
 def _interval(product: _Product, factor: int) -> tuple[int, int]:
     low = high = factor
     for atom in product:
-        ends = [one * other for one in (low, high) for other in (atom.low, atom.high)]
+        ends = [end * other for end in (low, high) for other in (atom.low, atom.high)]
         low, high = min(ends), max(ends)
     return low, high
 
@@ -476,16 +478,16 @@ def _extreme(name: str, choices: Iterable[Dim]) -> Dim:
     spread: list[Dim] = []
     for choice in choices:
         spread += [dim for dim in _choices_of(name, choice) if dim not in spread]
-    kept: list[Dim] = []
+    distinct: list[Dim] = []
     for index, dim in enumerate(spread):
-        others = [*kept, *spread[index + 1 :]]
+        others = [*distinct, *spread[index + 1 :]]
         if not any(_rules_out(name, other, dim) for other in others):
-            kept.append(dim)
-    if len(kept) == 1:
-        return kept[0]
-    common = _common(kept)
-    own = sorted((dim - common for dim in kept), key=str)
-    return common + Expr((((Extreme(name, tuple(own)),), 1),))
+            distinct.append(dim)
+    if len(distinct) == 1:
+        return distinct[0]
+    common = _common(distinct)
+    differences = sorted((dim - common for dim in distinct), key=str)
+    return common + Expr((((Extreme(name, tuple(differences)),), 1),))
 
 
 def _rules_out(name: str, other: Dim, dim: Dim) -> bool:
@@ -521,25 +523,25 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     """The floor of a quotient. Raises UndecidedError unless the divisor is known to be positive."""
     if lowest(divisor) < 1:
         raise UnorderedError(0, divisor)
-    whole, rest = _divided(dividend, divisor)
+    quotient, rest = _divided(dividend, divisor)
     if lowest(rest) >= 0 and lowest(divisor - rest) > 0:
-        return whole
+        return quotient
     if isinstance(divisor, int) and lowest(rest) // divisor == highest(rest) // divisor:
-        return whole + lowest(rest) // divisor
+        return quotient + lowest(rest) // divisor
     if _begins_negative(rest):
         flipped = divisor - 1 - rest
         if not _begins_negative(_divided(flipped, divisor)[1]):  # which would be flipped back
-            return whole - _quotient(flipped, divisor)
+            return quotient - _quotient(flipped, divisor)
     if isinstance(rest, Expr) and (smaller := _reduced(rest, divisor)) is not None:
-        return whole + _quotient(*smaller)
+        return quotient + _quotient(*smaller)
     if isinstance(rest, Expr) and isinstance(divisor, int):
         first, factor = rest.terms[0]
         constant = rest - _sum([rest.terms[0]])
         if isinstance(constant, int) and factor == 1 and isinstance(first[0], Quotient):
             inner = first[0]
             if len(first) == 1 and isinstance(inner.divisor, int):
-                return whole + (inner.dividend + constant * inner.divisor) // (
+                return quotient + (inner.dividend + constant * inner.divisor) // (
                     inner.divisor * divisor
                 )
     dividend = rest if isinstance(rest, Expr) else Expr((((), rest),))
-    return whole + Expr((((Quotient(dividend, divisor),), 1),))
+    return quotient + Expr((((Quotient(dividend, divisor),), 1),))

@@ -83,5 +83,7 @@ def _shapes(types: dict[str, Type]) -> Iterator[str]:
         yield f"expected heads that are a multiple of {shared}, got {heads}"
     for name in ("bias", "mask"):
         pairs = zip(types[name].shape, (batch, heads, keys, queries), strict=False)
-        if not no_mask(types[name]) and any(size not in (1, whole) for size, whole in pairs):
+        if not no_mask(types[name]) and any(
+            size not in (1, expected_size) for size, expected_size in pairs
+        ):
             yield f"expected {name} of {[batch, heads, keys, queries]}, or 1 for any, got {types[name]}"

@@ -203,8 +203,8 @@ class CpuBackend(Backend):
         """The threads of all functions that this backend compiles; None for one thread."""
         threads = self.options.thread_count
         if self._workers is None and threads > 1:
-            own = self._code_identity(), lambda: self.target
-            self._workers = load_workers(threads, *own, use_cache=use_cache)
+            identity = self._code_identity(), lambda: self.target
+            self._workers = load_workers(threads, *identity, use_cache=use_cache)
         return self._workers
 
     def _shared_rounds(self, *, use_cache: bool) -> RunRounds:
@@ -212,6 +212,6 @@ class CpuBackend(Backend):
         if self._rounds is None:
             from glowpy.backends.cpu.rounds import load_rounds  # noqa: PLC0415 - most have none
 
-            own = self._code_identity(), lambda: self.target
-            self._rounds = load_rounds(*own, use_cache=use_cache)
+            identity = self._code_identity(), lambda: self.target
+            self._rounds = load_rounds(*identity, use_cache=use_cache)
         return self._rounds

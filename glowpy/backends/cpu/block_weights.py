@@ -51,8 +51,8 @@ def packs_blocks(n: MatMulNode) -> bool:
     if not isinstance(source, DequantizeBlocksNode) or n.rhs.type.rank != 2:
         return False
     words = source.bits == 8 or source.block % WORD == 0 or source.block >= n.rhs.type.shape[0]
-    known = all(is_known(value) for value in source.inputs)
-    return known and words and source.axis == 0 and n.lhs.node is not source
+    are_known = all(is_known(value) for value in source.inputs)
+    return are_known and words and source.axis == 0 and n.lhs.node is not source
 
 
 def is_read_in_blocks(node: Node) -> bool:

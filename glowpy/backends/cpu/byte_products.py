@@ -470,12 +470,12 @@ def _images(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
 def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
     """Volumes as images whose channels are those of all planes that the kernel sees at a time."""
     pads = (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0)
-    whole = f.create_pad(n.name, input, pads, 0.0).result if has_pads(pads) else input
+    padded = f.create_pad(n.name, input, pads, 0.0).result if has_pads(pads) else input
     images, _, *area, channels = input.type.shape
     planes, depth = n.type.shape[1], channels // n.group
     parts = []
     for plane in range(n.kernels[0]):
-        seen = part_along(f, n.name, whole, 1, plane * n.dilation[0], planes, n.strides[0])
+        seen = part_along(f, n.name, padded, 1, plane * n.dilation[0], planes, n.strides[0])
         groups = input.type.with_shape((images * planes, *area, n.group, depth))
         parts.append(f.create_reshape(n.name, groups, seen).result)
     joined = f.create_concat(n.name, parts, 4) if len(parts) > 1 else parts[0]

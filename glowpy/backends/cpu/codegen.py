@@ -89,24 +89,24 @@ def generate_llvm(
     With debug information the source is `ir_text(programs)`, and equal kernels are not shared: each instruction has
     code of its own.
     """
-    chosen = options or CodeOptions()
-    debug = DebugInfo(*chosen.debug) if chosen.debug is not None else None
+    settings = options or CodeOptions()
+    debug = DebugInfo(*settings.debug) if settings.debug is not None else None
     module = ModuleWriter(
         target.pointer_bits,
         target.variant.vector_bytes,
         debug,
-        by_content=chosen.separate and not chosen.visible,
+        by_content=settings.separate and not settings.visible,
         merge=target.machine.small,
     )
-    entries = [description_types()] if chosen.entry.instrument == "symbols" else []
+    entries = [description_types()] if settings.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):
         entries += _network_texts(
-            module, name, program, kernels, target.variant, first_line, chosen.entry
+            module, name, program, kernels, target.variant, first_line, settings.entry
         )
-    if chosen.support is not None:
-        entries += chosen.support(module)
-    if chosen.separate:
-        return module.separate(entries, visible=chosen.visible)
+    if settings.support is not None:
+        entries += settings.support(module)
+    if settings.separate:
+        return module.separate(entries, visible=settings.visible)
     return [module.whole(entries)]
 
 
@@ -127,12 +127,14 @@ def _network_texts(
         replace(one, plan=replace(one.plan, constant=constant), constants=program.constants)
         for one in program.callees
     ]
-    known = {one.ir.name: one for one in callees}
+    programs = {one.ir.name: one for one in callees}
     lines = placed(program.ir, first_line)
     first_index = len(program.ir.instructions)
     works = _works((*callees, program), variant)
     for one in (*callees, program):
-        shared = Callees(name, known, len(one.plan.mutable.slots), shared_slots(options, symbols))
+        shared = Callees(
+            name, programs, len(one.plan.mutable.slots), shared_slots(options, symbols)
+        )
         own_lines = instruction_lines(*lines[one.ir.name])
         calls = list(_calls(module, name, one, kernels, works, own_lines, symbols, shared))
         if one is program:

@@ -100,8 +100,11 @@ class Compiler:
     @property
     def kernels(self) -> Kernels:
         """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
-        others = [own for operators in operator_sets() for own in operators.libraries]
-        libraries = (*self._libraries, *(own for own in others if isinstance(own, KernelLibrary)))
+        others = [library for operators in operator_sets() for library in operators.libraries]
+        libraries = (
+            *self._libraries,
+            *(library for library in others if isinstance(library, KernelLibrary)),
+        )
         if self._kernels.libraries != libraries:
             self._kernels = Kernels(libraries, self.target.variant)
         return self._kernels
@@ -292,10 +295,13 @@ class Compiler:
         self, network: Module, chooser: Chooser, ctx: PassContext, between: int
     ) -> Callable[[], float]:
         """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
-        own = self.options
+        options = self.options
         twin = CpuBackend(
             CpuOptions(
-                cpu=own.cpu, features=own.features, exact=own.exact, low_memory=own.low_memory
+                cpu=options.cpu,
+                features=options.features,
+                exact=options.exact,
+                low_memory=options.low_memory,
             )
         )
         twin.compiler.chooser = chooser

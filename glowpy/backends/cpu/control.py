@@ -61,11 +61,11 @@ def _emit_if(body: Body, inst: IfInst, callees: Callees) -> None:
     condition, *_ = inst.those(Access.IN)
     holds = body.load(ElemKind.BOOL, body.pointer(condition), "0")
     fails = body.let(f"xor i1 {holds}, true")
-    for name, chosen in ((inst.then, holds), (inst.otherwise, fails)):
+    for name, truth in ((inst.then, holds), (inst.otherwise, fails)):
         bound = branch_call(inst, callees.programs[name].ir)
-        pointers = {own: body.pointer(value) for own, value in bound.items()}
+        pointers = {weight: body.pointer(value) for weight, value in bound.items()}
         call = _Call(body, callees, name, inst.operands[-1].value)
-        with body.only_if(chosen):
+        with body.only_if(truth):
             call.bind(pointers)
             call.emit()
 
@@ -84,16 +84,16 @@ def _emit_loop(body: Body, inst: LoopInst, callees: Callees) -> None:
     keep, round = body.alloca("i8"), body.alloca("i64")
     first = body.load(ElemKind.BOOL, body.pointer(loop.first), "0")
     body.store(ElemKind.BOOL, first, keep, "0")
-    whole = {own: body.pointer(value) for own, value in loop.whole.items()}
-    stacked = {own: body.pointer(value) for own, value in loop.stacked.items()}
-    sizes = {own: body.number(program.ir.weights[own].type.size) for own in stacked}
+    whole = {weight: body.pointer(value) for weight, value in loop.whole.items()}
+    stacked = {weight: body.pointer(value) for weight, value in loop.stacked.items()}
+    sizes = {weight: body.number(program.ir.weights[weight].type.size) for weight in stacked}
     call = _Call(body, callees, inst.body, inst.operands[-1].value)
     call.bind({**whole, loop.keep: keep, loop.round: round})
 
     def goes_on(index: str) -> str:
         more = body.let(f"icmp slt i64 {index}, {limit}")
-        kept = body.load(ElemKind.BOOL, keep, "0")
-        return body.let(f"and i1 {more}, {kept}")
+        flag = body.load(ElemKind.BOOL, keep, "0")
+        return body.let(f"and i1 {more}, {flag}")
 
     with body.rounds(goes_on) as index:
         body.store(ElemKind.I64, index, round, "0")
@@ -113,7 +113,7 @@ class _Call:
         self._body = body
         self._symbol = callee_symbol(callees.network, name)
         slots: Sequence[str] = [s.name for s in callees.programs[name].plan.mutable.slots]
-        self._places = {own: index for index, own in enumerate(slots)}
+        self._places = {slot: index for index, slot in enumerate(slots)}
         self._table = body.alloca(f"[{len(slots) + callees.shared} x ptr]")
         self._constants, self._frame = body.pointer(CONSTANTS), body.pointer(frame)
         outer = body.pointer(TABLE)
@@ -127,8 +127,8 @@ class _Call:
 
     def bind(self, pointers: Mapping[str, str]) -> None:
         """Says where weights of the function are."""
-        for own, pointer in pointers.items():
-            slot = self._slot(self._table, self._places[own])
+        for weight, pointer in pointers.items():
+            slot = self._slot(self._table, self._places[weight])
             self._body.line(f"store ptr {pointer}, ptr {slot}")
 
     def emit(self) -> None:

@@ -298,15 +298,17 @@ def _loaded(module: ModuleWriter, name: str, slot: int) -> list[str]:
 
 def _stamp(module: ModuleWriter, counter: Counter, index: int) -> list[str]:
     """Notes the time."""
-    own = f"%stamp.{index}"
+    stamp = f"%stamp.{index}"
     if counter == "clock_gettime":
-        place = f"  {own}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {2 * index}"
+        place = (
+            f"  {stamp}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {2 * index}"
+        )
         clock = time.CLOCK_THREAD_CPUTIME_ID
-        return [place, f"  {own} = call i32 %clock(i32 {clock}, ptr {own}.place)"]
+        return [place, f"  {stamp} = call i32 %clock(i32 {clock}, ptr {stamp}.place)"]
     return [
-        f"  {own} = call i64 @llvm.{counter}()",
-        f"  {own}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {index}",
-        f"  store volatile i64 {own}, ptr {own}.place",
+        f"  {stamp} = call i64 @llvm.{counter}()",
+        f"  {stamp}.place = getelementptr inbounds i64, ptr %stamps, {module.dim} {index}",
+        f"  store volatile i64 {stamp}, ptr {stamp}.place",
     ]
 
 
@@ -420,16 +422,16 @@ def _check_extents(
     for index, symbol in enumerate(symbols):
         if symbol.name in found:
             continue
-        own = f"%extent{index}"
+        extent = f"%extent{index}"
         lines += [
-            f"  {own}.place = getelementptr inbounds {dim}, ptr %extents, {dim} {index}",
-            f"  {own} = load {dim}, ptr {own}.place",
-            f"  {own}.below = icmp ult {dim} {own}, {symbol.low}",
-            f"  {own}.above = icmp ugt {dim} {own}, {symbol.high}",
-            f"  {own}.outside = or i1 {own}.below, {own}.above",
-            f"  {own}.wrong = or i1 {wrong}, {own}.outside",
+            f"  {extent}.place = getelementptr inbounds {dim}, ptr %extents, {dim} {index}",
+            f"  {extent} = load {dim}, ptr {extent}.place",
+            f"  {extent}.below = icmp ult {dim} {extent}, {symbol.low}",
+            f"  {extent}.above = icmp ugt {dim} {extent}, {symbol.high}",
+            f"  {extent}.outside = or i1 {extent}.below, {extent}.above",
+            f"  {extent}.wrong = or i1 {wrong}, {extent}.outside",
         ]
-        wrong = f"{own}.wrong"
+        wrong = f"{extent}.wrong"
     return [
         *lines,
         f"  br i1 {wrong}, label %extents.outside, label %extents.inside",

@@ -154,12 +154,12 @@ class _Chain:
     @property
     def far(self) -> list[Value]:
         """Values that come from memory, each element once, and are not likely to be in a near cache."""
-        own = {inst.operands[0].value.place for inst in self.run.members}
+        places = {inst.operands[0].value.place for inst in self.run.members}
         read = [ref.value for inst in self.run.following for ref in inst.operands[1:]]
         return [
             value
             for value in dict.fromkeys(read)
-            if value.place not in own
+            if value.place not in places
             and value.type.count == self.run.head.operands[0].value.type.count
             and highest(value.type.size) > _NEAR_BYTES
         ]

@@ -152,16 +152,16 @@ class Callbacks:
             return f"{dim} ptrtoint (ptr getelementptr ({type}, ptr null, i32 1) to {dim})"
 
         items = f"[{count} x %glowpy_operand_t]"
-        own = f"%description.{self.indices[inst]}"
+        description = f"%description.{self.indices[inst]}"
         lines = [
             f"  call void @{copy}(ptr %description, ptr {described}, {size('%glowpy_instruction_t')}, i1 false)",
             f"  call void @{copy}(ptr %described, ptr {described}.operands, {size(items)}, i1 false)",
-            f"  {own} = getelementptr %glowpy_instruction_t, ptr %description, i32 0, i32 2",
-            f"  store ptr %described, ptr {own}",
+            f"  {description} = getelementptr %glowpy_instruction_t, ptr %description, i32 0, i32 2",
+            f"  store ptr %described, ptr {description}",
         ]
         for place, ref in enumerate(inst.operands):
             for field, value in _open_fields(ref.value):
-                register = f"{own}.{place}.{field.replace(', i32 ', '.')}"
+                register = f"{description}.{place}.{field.replace(', i32 ', '.')}"
                 extent = number(value)
                 if dim != "i64":
                     lines.append(f"  {register}.wide = zext {dim} {extent} to i64")
@@ -195,9 +195,9 @@ def descriptions(
     for inst, index in indices.items():
         if inst.has(Trait.MEMORY):
             continue
-        own = f"@{network}.instruction.{index}"
-        yield f"{own}.name = private constant {string_constant(inst.name)}"
-        yield f"{own}.mnemonic = private constant {string_constant(inst.SCHEMA.mnemonic)}"
+        description = f"@{network}.instruction.{index}"
+        yield f"{description}.name = private constant {string_constant(inst.name)}"
+        yield f"{description}.mnemonic = private constant {string_constant(inst.SCHEMA.mnemonic)}"
         items = []
         for place, ref in enumerate(inst.operands):
             type = ref.value.type
@@ -205,16 +205,16 @@ def descriptions(
                 ", ".join(f"i64 {highest(number)}" for number in (*numbers, *[0] * (8 - type.rank)))
                 for numbers in (type.shape, ref.value.strides)
             )
-            yield f"{own}.operand{place} = private constant {string_constant(ref.value.name)}"
+            yield f"{description}.operand{place} = private constant {string_constant(ref.value.name)}"
             items.append(
-                f"%glowpy_operand_t {{ ptr {own}.operand{place}, [8 x i64] [{dims}], "
+                f"%glowpy_operand_t {{ ptr {description}.operand{place}, [8 x i64] [{dims}], "
                 f"[8 x i64] [{strides}], i64 {type.room}, "
                 f"i32 {KIND_NUMBERS[type.kind]}, i32 {type.rank}, i32 {_ACCESS_NUMBERS[ref.access]}, i32 0 }}"
             )
-        yield f"{own}.operands = private constant [{len(items)} x %glowpy_operand_t] [{', '.join(items)}]"
+        yield f"{description}.operands = private constant [{len(items)} x %glowpy_operand_t] [{', '.join(items)}]"
         yield (
-            f"{own} = private constant %glowpy_instruction_t {{ ptr {own}.name, ptr {own}.mnemonic, "
-            f"ptr {own}.operands, i32 {len(items)}, i32 {lines[inst]} }}"
+            f"{description} = private constant %glowpy_instruction_t {{ ptr {description}.name, "
+            f"ptr {description}.mnemonic, ptr {description}.operands, i32 {len(items)}, i32 {lines[inst]} }}"
         )
 
 

@@ -118,12 +118,12 @@ def _convolve(
     if any(pads):
         top, left, bottom, right = pads
         images, height, width, channels = array.shape
-        whole = np.empty(
+        frame = np.empty(
             (images, top + height + bottom, left + width + right, channels), array.dtype
         )
-        whole[...] = outside
-        whole[:, top : top + height, left : left + width] = array
-        array = whole
+        frame[...] = outside
+        frame[:, top : top + height, left : left + width] = array
+        array = frame
     # Sums of fewer than 2**37 products of bytes are exact in f64.
     operands = [Tensor.of(part.astype(np.float64)) for part in (array, filter, bias.array)]
     sums = Tensor.of(np.empty(result.type.extents))
@@ -270,10 +270,10 @@ def _attention(
     scores = np.matmul(query.array, np.repeat(key.array, served, 1)) * np.float32(scale)
     if softcap:
         scores = np.tanh(scores / np.float32(softcap)) * np.float32(softcap)
-    for one, chooses in ((bias, bias_chooses), (mask, mask_chooses)):
-        if no_mask(one.type):
+    for operand, chooses in ((bias, bias_chooses), (mask, mask_chooses)):
+        if no_mask(operand.type):
             continue
-        transposed = np.swapaxes(one.array, 2, 3)
+        transposed = np.swapaxes(operand.array, 2, 3)
         scores = np.where(transposed == 0, scores, transposed) if chooses else scores + transposed
     if causal:
         rows, columns = np.indices(scores.shape[2:])

@@ -78,8 +78,8 @@ def _move(inst: Instruction) -> Move | None:
             return Move(result, place, result.type.shape, result.strides, out_of)
         case BroadcastInst():
             result, input = inst.result, inst.input
-            own = zip(input.type.shape, input.strides, strict=True)
-            out_of = tuple(0 if size == 1 else stride for size, stride in own)
+            axes = zip(input.type.shape, input.strides, strict=True)
+            out_of = tuple(0 if size == 1 else stride for size, stride in axes)
             return Move(result, input, result.type.shape, result.strides, out_of)
         case TransposeInst():
             result, input = inst.result, inst.input

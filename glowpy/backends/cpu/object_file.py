@@ -81,8 +81,8 @@ def read_lines(code: bytes) -> list[FunctionLines]:
             if symbol["st_info"]["type"] != "STT_FUNC" or not symbol["st_size"]:
                 continue
             start, size = int(symbol["st_value"]), int(symbol["st_size"])
-            own = tuple((at - start, line) for at, line in places if start <= at < start + size)
-            functions.append(FunctionLines(symbol.name, start, size, own))
+            lines = tuple((at - start, line) for at, line in places if start <= at < start + size)
+            functions.append(FunctionLines(symbol.name, start, size, lines))
     return functions
 
 

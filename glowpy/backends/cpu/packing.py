@@ -44,8 +44,8 @@ def tile_lanes(weights: Type, lanes: int) -> int:
     Half of them where blocks are not made of whole vectors, of floats of which one has `_HALVED_LANES`.
     """
     (length,) = static([weights.shape[-1]])
-    whole = weights.kind is not ElemKind.F32 or lanes != _HALVED_LANES or length % lanes == 0
-    return lanes if whole else lanes // 2
+    is_whole = weights.kind is not ElemKind.F32 or lanes != _HALVED_LANES or length % lanes == 0
+    return lanes if is_whole else lanes // 2
 
 
 def packed_shape(shape: Shape, block: int, dot: int = 1) -> Shape:
@@ -92,9 +92,9 @@ def filter_pieces(filter: Array, group: int, block: int, dot: int = 1) -> Iterat
 def _matrices(filter: Array, group: int, dot: int) -> Array:
     """Returns for each group the matrix whose columns are its outputs; the words of each tap are whole."""
     rest = -filter.shape[-1] % dot
-    whole = np.pad(filter, ((0, 0),) * (filter.ndim - 1) + ((0, rest),)) if rest else filter
-    outputs, depth = len(filter) // group, prod(whole.shape[1:])
-    return whole.reshape(group, outputs, depth).transpose(0, 2, 1)
+    padded = np.pad(filter, ((0, 0),) * (filter.ndim - 1) + ((0, rest),)) if rest else filter
+    outputs, depth = len(filter) // group, prod(padded.shape[1:])
+    return padded.reshape(group, outputs, depth).transpose(0, 2, 1)
 
 
 def pack_depthwise_filter(filter: Array) -> Array:

@@ -160,18 +160,18 @@ class Repetition:
         self.givens = {port.name: index for index, port in enumerate(self.outs)}
         _check(wiring, self.ins, self.outs)
         self._slots = {name: slot for slot, name in enumerate(table)}
-        self._places = {one.name: place for place, one in enumerate(symbols)}
+        self._places = {extent.name: place for place, extent in enumerate(symbols)}
         self._steps = _Steps(self._places)
         known = function.symbols
-        found = {one.name: one.high for one in symbols if one.name not in known}
+        found = {extent.name: extent.high for extent in symbols if extent.name not in known}
         takes, saying, checked = self._taken()
         if len(saying) < len(known):
             raise _Unfit
         gives, dims = self._given(found)
         tables: dict[str, _Entries] = {
-            "symbols": [(one.low,) for one in symbols],
-            "lows": [(one.low,) for one in symbols],
-            "highs": [(one.high,) for one in symbols],
+            "symbols": [(extent.low,) for extent in symbols],
+            "lows": [(extent.low,) for extent in symbols],
+            "highs": [(extent.high,) for extent in symbols],
             "found": [(self._places[name],) for name in found],
             "takes": takes,
             "gives": gives,
@@ -207,16 +207,16 @@ class Repetition:
         takes: _Entries = []
         saying: _Entries = []
         checked: _Entries = []
-        place, said = 0, set[str]()
+        place, defined = 0, set[str]()
         for port in self.ins:
             maker = self.givens.get(self.wiring.makers.get(port.name, ""), -1)
             size, rank = port.type.kind.dtype.itemsize, len(port.type.shape)
             takes.append((0, self._slots[port.placeholder], maker, 0, rank, place, size))
             for dim in port.type.shape:
-                one = None if isinstance(dim, int) else dim.symbol
-                if one is not None and one.name not in said:
-                    said.add(one.name)
-                    saying.append((place, self._places[one.name]))
+                extent = None if isinstance(dim, int) else dim.symbol
+                if extent is not None and extent.name not in defined:
+                    defined.add(extent.name)
+                    saying.append((place, self._places[extent.name]))
                 else:
                     checked.append((place, self._steps.place(dim)))
                 place += 1
@@ -230,8 +230,8 @@ class Repetition:
         for port in self.outs:
             shape, size = port.type.shape, port.type.kind.dtype.itemsize
             room = self._steps.place(product(_largest(dim, most) for dim in shape) * size)
-            own = self._slots[port.placeholder], places.get(port.placeholder, -1)
-            gives.append((0, 0, 0, 0, *own, len(shape), len(dims), size, room, 0))
+            slots = self._slots[port.placeholder], places.get(port.placeholder, -1)
+            gives.append((0, 0, 0, 0, *slots, len(shape), len(dims), size, room, 0))
             dims += [(self._steps.place(dim),) for dim in shape]
         return gives, dims
 
@@ -297,13 +297,13 @@ class _Steps:
     def place(self, dim: Dim) -> int:
         """Returns the start of a dimension's steps. Raises _Unfit for one that is too deep."""
         if dim not in self._known:
-            own, depth = [*self._sum(dim)], 0
-            for operation, _ in own:
+            steps, depth = [*self._sum(dim)], 0
+            for operation, _ in steps:
                 depth += 1 if operation <= _EXTENT else -1
                 if depth > _DEPTH:
                     raise _Unfit
             self._known[dim] = len(self.steps)
-            self.steps += [*own, (_END, 0)]
+            self.steps += [*steps, (_END, 0)]
         return self._known[dim]
 
     def _sum(self, dim: Dim) -> Iterator[tuple[int, int]]:
@@ -429,11 +429,11 @@ class _Call:
                 room = needed if port.type.is_static else 2 * needed
                 self._memories[place, turn] = memory = _memory(room)
                 self._gives[place, turn], self._gives[place, 2 + turn] = address_of(memory), room
-        left = self._rounds.most - int(self._words[_AT["round"]])
+        remaining = self._rounds.most - int(self._words[_AT["round"]])
         for place, (_, given, room, used) in enumerate(self._stacks.tolist()):
             needed = entries[given][10]
             if room < used + needed:
-                room = max(2 * room, used + needed * min(left, _FEW_ROWS))
+                room = max(2 * room, used + needed * min(remaining, _FEW_ROWS))
                 memory = _memory(room)
                 if used:
                     memory[:used] = self._areas[place][:used]

@@ -57,27 +57,27 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
     Raises UserError for a triple LLVM does not know and for options the target has no use for, UnsupportedError for
     one without kernels.
     """
-    chosen = with_preset(options)
-    named = _normalized(chosen.target) or host_triple()
-    if not chosen.target and chosen.cpu in ("", "native"):
+    settings = with_preset(options)
+    named = _normalized(settings.target) or host_triple()
+    if not settings.target and settings.cpu in ("", "native"):
         cpu, assumed = host_cpu(), host_features()
-        variant = select_variant(named, _adjusted(assumed, chosen.features))
+        variant = select_variant(named, _adjusted(assumed, settings.features))
     else:
-        known = baseline_variant(named, chosen.cpu)
-        cpu = chosen.cpu or known.cpu
+        known = baseline_variant(named, settings.cpu)
+        cpu = settings.cpu or known.cpu
         assumed = known.requires | baseline_variant(named).requires
-        variant = select_variant(named, _adjusted(assumed, chosen.features))
-        assumed = variant.requires - _adjusted(frozenset(), chosen.features)
-    features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), chosen.features)))
-    triple, abi = _float_abi(named, chosen.float_abi, features, variant.family)
+        variant = select_variant(named, _adjusted(assumed, settings.features))
+        assumed = variant.requires - _adjusted(frozenset(), settings.features)
+    features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), settings.features)))
+    triple, abi = _float_abi(named, settings.float_abi, features, variant.family)
     machine = Machine(
         triple,
         cpu,
         features,
-        _choice("relocation", chosen.relocation, RELOCATIONS) or _relocation(triple),
-        _choice("code model", chosen.code_model, CODE_MODELS[variant.family]) or "small",
+        _choice("relocation", settings.relocation, RELOCATIONS) or _relocation(triple),
+        _choice("code model", settings.code_model, CODE_MODELS[variant.family]) or "small",
         abi,
-        _choice("optimize", chosen.optimize, get_args(Optimize)) == "size",
+        _choice("optimize", settings.optimize, get_args(Optimize)) == "size",
     )
     if (variant.family, machine.relocation, machine.code_model) == ("aarch64", "pic", "large"):
         raise UserError(
@@ -88,7 +88,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         replace(machine, cpu="", features="").check()
     except UnknownTargetError as error:
         raise UserError(str(error), note="write it as LLVM does: aarch64-linux-gnu") from None
-    if chosen.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
+    if settings.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
         _check_known(machine)
     return CpuTarget(machine, for_processor(variant, cpu), 32 if variant.family in _32_BIT else 64)
 

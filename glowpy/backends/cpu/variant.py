@@ -154,9 +154,9 @@ def _family_members(triple: str) -> list[Variant]:
     arch = triple.split("-", 1)[0].lower()
     family = _FAMILY_OF.get(arch)
     if family is None:
-        known = ", ".join(sorted(set(_FAMILY_OF.values())))
+        families = ", ".join(sorted(set(_FAMILY_OF.values())))
         raise UnsupportedError(
-            f"no kernels for {triple!r}: expected an architecture of {known}, got {arch!r}",
+            f"no kernels for {triple!r}: expected an architecture of {families}, got {arch!r}",
             note=f"{similar_preset(triple)}glowpy targets lists presets and families; the interpreter runs everywhere",
         )
     return [variant for variant in VARIANTS if variant.family == family]

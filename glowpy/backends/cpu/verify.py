@@ -278,8 +278,8 @@ def _product_misfit(
 ) -> str:
     """Explains the misfit of an operand that is packed for tiles, each of which may have `several` of its blocks."""
     type, vectors = operation.types[operand], operation.attrs["tile_vectors"]
-    whole = variant.machine_for(type.kind).lanes
-    lanes = tile_lanes(type, whole) if several else whole
+    full_lanes = variant.machine_for(type.kind).lanes
+    lanes = tile_lanes(type, full_lanes) if several else full_lanes
     block = static([type.shape[-1]])[0] // dot_of(type.kind)
     columns = vectors * lanes if isinstance(vectors, int) else 0
     if block == columns or (several and block and block % lanes == 0 and columns % block == 0):

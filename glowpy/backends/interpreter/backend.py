@@ -48,10 +48,10 @@ class InterpreterBackend(Backend):
     def unsupported(self, operation: Operation) -> str:
         """Every instruction has a meaning, for every element kind that the verifier lets it have."""
         others = (inst for operators in operator_sets() for inst in operators.instructions)
-        known = operation.mnemonic in _KNOWN or any(
+        is_known = operation.mnemonic in _KNOWN or any(
             operation.mnemonic == inst.SCHEMA.mnemonic for inst in others
         )
-        return "" if known else f"no instruction {operation.mnemonic}"
+        return "" if is_known else f"no instruction {operation.mnemonic}"
 
     def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
         """Nothing to do but to keep the program."""
@@ -75,10 +75,10 @@ class InterpretedFunction(CompiledFunction):
         self.program = replace(program, constants=constants)
         self._instrumented = instrumented
         every = (program, *program.callees)
-        counts = accumulate((len(one.ir.instructions) for one in every), initial=0)
+        counts = accumulate((len(function.ir.instructions) for function in every), initial=0)
         self._codes = {
-            one.ir.name: _Code.of(one, constants, first)
-            for one, first in zip(every, counts, strict=False)
+            function.ir.name: _Code.of(function, constants, first)
+            for function, first in zip(every, counts, strict=False)
         }
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
@@ -166,7 +166,9 @@ class _Walk:
             if isinstance(symbolic, DefineInst):
                 symbols = symbols_of(symbolic.symbols).values()
                 numbers = zip(symbols, tensors[0].array.tolist(), strict=True)
-                current |= {one.name: min(max(n, one.low), one.high) for one, n in numbers}
+                current |= {
+                    extent.name: min(max(n, extent.low), extent.high) for extent, n in numbers
+                }
                 ir = code.at(tuple(current.items()))
         return current
 
@@ -190,20 +192,20 @@ class _Walk:
         condition, *_ = inst.those(Access.IN)
         name = inst.then if arrays[condition] else inst.otherwise
         call = branch_call(inst, self.codes[name].ir)
-        bindings = {own: arrays[value] for own, value in call.items()}
+        bindings = {weight: arrays[value] for weight, value in call.items()}
         self.run(name, bindings, arrays[inst.operands[-1].value], extents)
 
     def _loop(self, inst: LoopInst, arrays: Mapping[Value, Array], extents: Extents) -> None:
         call = loop_call(inst, self.codes[inst.body].ir)
-        stacked = {own: arrays[value] for own, value in call.stacked.items()}
+        stacked = {weight: arrays[value] for weight, value in call.stacked.items()}
         limit = min([int(arrays[call.limit]), *(len(array) for array in stacked.values())])
         keep, number = np.array(arrays[call.first]), np.zeros((), np.int64)
-        bindings = {own: arrays[value] for own, value in call.whole.items()}
+        bindings = {weight: arrays[value] for weight, value in call.whole.items()}
         bindings |= {call.keep: keep, call.round: number}
         done = 0
         while done < limit and keep:
             number[...] = done
-            bindings |= {own: array[done : done + 1] for own, array in stacked.items()}
+            bindings |= {weight: array[done : done + 1] for weight, array in stacked.items()}
             self.run(inst.body, bindings, arrays[inst.operands[-1].value], extents)
             done += 1
         arrays[call.count][...] = done

@@ -70,10 +70,10 @@ class ConstantFoldPass(GraphPass):
             if not self._is_known(node, memory):
                 continue
             size = sum(result.type.room for result in node.results)
-            known = sum(_memory(value, memory) for value in node.inputs)
-            if not isinstance(node, SplatNode) and size > max(self.small, self.growth * known):
+            bytes = sum(_memory(value, memory) for value in node.inputs)
+            if not isinstance(node, SplatNode) and size > max(self.small, self.growth * bytes):
                 large.add(node)
-                size = known
+                size = bytes
             memory[node] = size
         foldable = dict.fromkeys(memory)
         for node in reversed(memory):

@@ -287,8 +287,8 @@ def _limited(f: Function, n: QuantizeNode, source: ReluNode | ClipNode) -> NodeV
     limits = (0.0, math.inf) if isinstance(source, ReluNode) else (source.min, source.max)
     result = f.create_quantize(n.name, n.type, source.input).result
     lowest, highest = n.type.kind.limits
-    whole = parameters(n.type).axis is None
-    bounds = replace(n.type, shape=()) if whole else n.type
+    has_one_scale = parameters(n.type).axis is None
+    bounds = replace(n.type, shape=()) if has_one_scale else n.type
     if np.any(stored(bounds, limits[0]) > lowest):
         bound = f.create_splat(f"{n.name}_low", bounds, limits[0])
         result = f.create_max(n.name, result, bound, result_type=n.type).result
@@ -337,8 +337,8 @@ def _scalar(f: Function, value: NodeValue) -> NodeValue:
 def _aligned(f: Function, n: QuantizeNode, source: Node) -> Replacement:
     """Moves or chooses elements of several operands, all in the result's scale."""
     stored, plain = _stored_data(source), source.SCHEMA.plain
-    whole = parameters(n.type).axis is None and len(source.results) == 1
-    if stored is None or not whole or len(source.inputs) - len(plain) == 1:
+    has_one_scale = parameters(n.type).axis is None and len(source.results) == 1
+    if stored is None or not has_one_scale or len(source.inputs) - len(plain) == 1:
         return None
     operands: list[Operand] = []
     for value in stored:

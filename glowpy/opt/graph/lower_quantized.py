@@ -98,16 +98,18 @@ def has_integer_form(node: Node, operands: Sequence[Type]) -> bool:
         return False
     if is_exact(node):
         return True
-    whole = all(parameters(type).axis is None for type in operands)
+    have_one_scale = all(parameters(type).axis is None for type in operands)
     if isinstance(node, _Sum):
         cut = (
             isinstance(node, AvgPoolNode)
             and depends_on_symbols(node.input.type.shape[1:-1])
             and not _lies_inside(node)
         )
-        return whole and lowest(_count(node)) > 0 and _has_sum(node, operands[0]) and not cut
+        return (
+            have_one_scale and lowest(_count(node)) > 0 and _has_sum(node, operands[0]) and not cut
+        )
     kind = operands[0].kind
-    if not whole or len(operands) != 1 or kind.size > ElemKind.I16.size:
+    if not have_one_scale or len(operands) != 1 or kind.size > ElemKind.I16.size:
         return False
     if isinstance(node, BatchNormalizationNode | LayerNormalizationNode):
         by_batch = isinstance(node, BatchNormalizationNode)

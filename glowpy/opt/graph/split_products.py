@@ -113,8 +113,8 @@ def _sums(f: Function, n: Product, left: NodeValue, right: NodeValue) -> NodeVal
     if not isinstance(n, ConvolutionNode):
         return f.create_mat_mul(n.name, left, right, result_type=type).result
     quant = parameters(type)
-    own = Quant(quant.scales, quant.offsets, None if quant.axis is None else 0)
-    nothing = f.create_splat(f"{n.name}_none", Type(ElemKind.I32, n.bias.type.shape, own), 0.0)
+    shared = Quant(quant.scales, quant.offsets, None if quant.axis is None else 0)
+    nothing = f.create_splat(f"{n.name}_none", Type(ElemKind.I32, n.bias.type.shape, shared), 0.0)
     return f.create(ConvolutionNode, n.name, [left, right, nothing.result], n.attrs, type).result
 
 

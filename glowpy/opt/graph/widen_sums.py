@@ -98,7 +98,7 @@ def _widen(f: Function, node: Node, exact: dict[NodeValue, NodeValue], *, whole:
         if result.type != node.type:
             rounded = f.create_convert(node.name, node.type, result).result
             sums = [exact[old] for old in node.inputs if old in exact]
-            small = all(one.type.count == result.type.count for one in sums)
+            small = all(term.type.count == result.type.count for term in sums)
             if whole or small:
                 exact[rounded] = result
     f.replace(node, [rounded], f.newest(f.num_nodes - before))

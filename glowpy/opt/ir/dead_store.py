@@ -47,18 +47,18 @@ class DeadStorePass(IRPass):
         del ctx
         needed: set[Value] = {w for w in f.weights.values() if not w.is_constant}
         inserts: dict[Value, _Inserts] = {}
-        kept: list[Instruction] = []
+        instructions: list[Instruction] = []
         for inst in reversed(f.instructions):
             if inst.has(Trait.MEMORY):
-                kept.append(inst)
+                instructions.append(inst)
                 continue
             writes = [value.base for value in inst.writes()]
             if writes and not inst.has(Trait.SIDE_EFFECT) and needed.isdisjoint(writes):
                 continue
-            kept.append(inst)
+            instructions.append(inst)
             _step(inst, needed, inserts)
-        changed = len(kept) < len(f.instructions)
-        f.replace_instructions(reversed(kept))
+        changed = len(instructions) < len(f.instructions)
+        f.replace_instructions(reversed(instructions))
         return changed
 
 
@@ -72,8 +72,8 @@ class _Inserts:
 
     def cover(self, inst: InsertTensorInst) -> bool:
         """Takes in one more insert; whether all so far are disjoint and cover the buffer."""
-        whole = inst.result.is_contiguous and inst.result.type.size == inst.result.base.type.size
-        if not whole or inst.result.type.shape != self._shape:
+        is_whole = inst.result.is_contiguous and inst.result.type.size == inst.result.base.type.size
+        if not is_whole or inst.result.type.shape != self._shape:
             self._missing = -1
         self._boxes.append((inst.offsets, inst.input.type.shape))
         self._missing -= inst.input.type.count

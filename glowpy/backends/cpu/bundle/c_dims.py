@@ -41,7 +41,7 @@ def _atom(atom: Atom, extents: Mapping[str, str]) -> str:
         return extents[atom.name]
     if isinstance(atom, Quotient):
         return f"glowpy_div({c_dim(atom.dividend, extents)}, {c_dim(atom.divisor, extents)})"
-    chosen, *others = (c_dim(choice, extents) for choice in atom.choices)
+    text, *others = (c_dim(choice, extents) for choice in atom.choices)
     for other in others:
-        chosen = f"glowpy_{atom.name}({chosen}, {other})"
-    return chosen
+        text = f"glowpy_{atom.name}({text}, {other})"
+    return text

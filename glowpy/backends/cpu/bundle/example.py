@@ -93,9 +93,9 @@ class Example:
             [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False
         )
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
+            message = done.stderr.decode(errors="replace").strip()
             raise UserError(
-                f"the example of {self.bundle.name}, built with {self.label}, ends with {done.returncode}: {said}"
+                f"the example of {self.bundle.name}, built with {self.label}, ends with {done.returncode}: {message}"
             )
         return {
             network["name"]: {
@@ -212,7 +212,11 @@ def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tupl
 def stored_extents(bundle: StoredBundle) -> list[dict[str, Extents]]:
     """Extents of every network to try: the highest, the lowest, and the mean of both; one of none without symbols."""
     networks = {
-        n["name"]: [one for one in stored_symbols(n) if one.name not in found_symbols(n)]
+        n["name"]: [
+            extent_symbol
+            for extent_symbol in stored_symbols(n)
+            if extent_symbol.name not in found_symbols(n)
+        ]
         for n in bundle.manifest["networks"]
     }
     choices: list[Callable[[Symbol], int]] = [lambda one: one.high]
@@ -243,9 +247,9 @@ def stored_programs(
         }
         inputs, outputs = ports[network["name"]]
         state = _state(network)
-        kept = {port.placeholder for port in state}
+        placeholders = {port.placeholder for port in state}
         inputs, outputs = (
-            tuple(port for port in ports if port.placeholder not in kept)
+            tuple(port for port in ports if port.placeholder not in placeholders)
             for ports in (inputs, outputs)
         )
         plans = plan_all(ir)

@@ -281,9 +281,11 @@ def _kept(port: Symbol) -> str:
 
 def _reset(entry: Entry) -> Iterator[str]:
     """A function that a program calls before the first run."""
-    known = any(port.initial is not None for port in entry.variables)
-    what = "what they are" if known else "zero, as they are"
-    areas = "const uint8_t *constants, uint8_t *mutable_area" if known else "uint8_t *mutable_area"
+    has_values = any(port.initial is not None for port in entry.variables)
+    what = "what they are" if has_values else "zero, as they are"
+    areas = (
+        "const uint8_t *constants, uint8_t *mutable_area" if has_values else "uint8_t *mutable_area"
+    )
     yield f"/* Makes all variables {what} before the first run. */"
     yield f"static inline void {entry.name}_reset({areas}) {{"
     yield "  size_t i;"

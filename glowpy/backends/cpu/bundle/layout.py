@@ -147,13 +147,13 @@ def lay_out(
         return replace(slots[key], name=name)
 
     for name, program in programs.items():
-        own = [place(s.name, program.constants[s.name]) for s in program.plan.constant.slots]
+        places = [place(s.name, program.constants[s.name]) for s in program.plan.constant.slots]
         initial = {
             port.placeholder: place(port.placeholder, port.contents).start
             for port in program.state
             if port.initial is not None
         }
-        plan = replace(program.plan, constant=Area(end, tuple(own)))
+        plan = replace(program.plan, constant=Area(end, tuple(places)))
         placed = replace(program, plan=plan)
         entries.append(
             Entry(

@@ -131,7 +131,9 @@ def _network(entry: Entry) -> dict[str, Any]:
 
 def _symbol(symbol: Symbol) -> dict[str, Any]:
     variable = symbol.variable
-    kept = {} if variable is None else {"reads": variable.type, "leaves": variable.following}
+    variable_types = (
+        {} if variable is None else {"reads": variable.type, "leaves": variable.following}
+    )
     return {
         "name": symbol.name,
         "original": symbol.original,
@@ -140,6 +142,6 @@ def _symbol(symbol: Symbol) -> dict[str, Any]:
         "type": str(symbol.type),
         "offset": symbol.offset,
         "size": symbol.type.room,
-        **{what: str(type) for what, type in kept.items()},
+        **{what: str(type) for what, type in variable_types.items()},
         **({} if symbol.initial is None else {"initial": symbol.initial}),
     }

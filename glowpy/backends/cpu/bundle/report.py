@@ -134,7 +134,7 @@ def _highest_extents(layout: Layout) -> str:
 def _programs(layout: Layout) -> list[Program]:
     """All functions of all networks."""
     networks = [entry.program for entry in layout.entries]
-    return [one for program in networks for one in (*program.callees, program)]
+    return [function for program in networks for function in (*program.callees, program)]
 
 
 def _heaviest(report: SizeReport, layout: Layout) -> str:

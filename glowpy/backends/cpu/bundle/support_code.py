@@ -95,10 +95,10 @@ def _check_weights(layout: Layout, options: BundleOptions, module: ModuleWriter)
 
 def _hooks(options: BundleOptions, module: ModuleWriter) -> Iterator[str]:
     """Defines the hooks called before and after each run of instructions, which do nothing until they are replaced."""
-    own = f"{options.name}_unwatched"
-    head = Head("void", own, "i32 %index, ptr %operands", "internal")
+    unwatched = f"{options.name}_unwatched"
+    head = Head("void", unwatched, "i32 %index, ptr %operands", "internal")
     yield f"{module.begin(head)}\n  ret void\n}}"
-    yield f"@{options.name}_hooks = global [2 x ptr] [ptr @{own}, ptr @{own}]"
+    yield f"@{options.name}_hooks = global [2 x ptr] [ptr @{unwatched}, ptr @{unwatched}]"
 
 
 def _weights(layout: Layout, options: BundleOptions) -> Iterator[str]:

@@ -125,7 +125,9 @@ def _check_dims(layout: Layout, target: CpuTarget) -> None:
     """Raises UserError for a dimension that is computed by way of numbers that the target does not have."""
     for entry in layout.entries:
         functions = (*entry.program.callees, entry.program)
-        computed = [d for one in functions for i in one.ir.instructions for d in dims_needed(i)]
+        computed = [
+            d for function in functions for i in function.ir.instructions for d in dims_needed(i)
+        ]
         for dim in (*computed, *(port.type.size for port in entry.ports)):
             if isinstance(dim, Expr) and reach(dim) >= 1 << (target.pointer_bits - 1):
                 raise UserError(

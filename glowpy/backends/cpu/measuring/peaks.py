@@ -80,8 +80,8 @@ class Peaks:
 
     def flops_of(self, kind: ElemKind, variant: Variant) -> float:
         """The same as `flops` for products whose input is of another kind: as the model of the processor says."""
-        own, floats = variant.machine_for(kind), variant.machine
-        return self.flops * _per_cycle(own) / _per_cycle(floats)
+        machine, floats = variant.machine_for(kind), variant.machine
+        return self.flops * _per_cycle(machine) / _per_cycle(floats)
 
     @property
     def memory(self) -> float:
@@ -321,11 +321,11 @@ def _passes(
     dim = f"i{target.pointer_bits}"
     yield f"entry:\n{first}\n  br label %outer\nouter:"
     yield f"  %round = phi {dim} [ 0, %entry ], [ %next.round, %after ]"
-    for name, own, start, after in carried:
-        yield f"  {name}.outer = phi {own} [ {start}, %entry ], [ {after}, %after ]"
+    for name, kind, start, after in carried:
+        yield f"  {name}.outer = phi {kind} [ {start}, %entry ], [ {after}, %after ]"
     yield f"  br label %inner\ninner:\n  %i = phi {dim} [ 0, %outer ], [ %next, %inner ]"
-    for name, own, _, after in carried:
-        yield f"  {name} = phi {own} [ {name}.outer, %outer ], [ {after}, %inner ]"
+    for name, kind, _, after in carried:
+        yield f"  {name} = phi {kind} [ {name}.outer, %outer ], [ {after}, %inner ]"
     yield f"  %base = mul {dim} %i, {_UNROLLED}"
     for index in range(_UNROLLED):
         yield f"  %o{index} = add {dim} %base, {index}"

@@ -241,7 +241,7 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
     Those that are not given, such as what the network finds, are their likely ones. What `if` and `loop` call counts
     as nothing.
     """
-    likely = {name: one.likely for name, one in program.ir.symbols.items()}
+    likely = {name: extent.likely for name, extent in program.ir.symbols.items()}
     numbers = {inst: index for index, inst in enumerate(program.ir.instructions)}
     twins = program.ir.at({**likely, **extents}).runs
     indices = [numbers[run.head] for run in program.ir.runs]

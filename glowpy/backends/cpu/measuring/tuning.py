@@ -222,17 +222,24 @@ class Tuner(Chooser):
 
     def measure(self, collector: Collector, prepare: Prepare) -> None:
         """Measures what was asked about and is not known, as far as there is time; at most one compilation longer."""
-        kept = {key for key, one in collector.questions.items() if self._known(key, len(one.ways))}
+        recorded_keys = {
+            key
+            for key, question in collector.questions.items()
+            if self._known(key, len(question.ways))
+        }
         open_ones = [
-            (key, one)
-            for key, one in collector.questions.items()
-            if key not in kept and len(one.ways) > 1
+            (key, question)
+            for key, question in collector.questions.items()
+            if key not in recorded_keys and len(question.ways) > 1
         ]
         open_ones.sort(key=lambda pair: -pair[1].cycles)
-        chosen = self._affordable(open_ones)
-        end, cycles = self._clock() + self._seconds, sum(one.cycles for _, one in chosen)
-        for number, (key, question) in enumerate(chosen):
-            report("tune", number, len(chosen))
+        questions = self._affordable(open_ones)
+        end, cycles = (
+            self._clock() + self._seconds,
+            sum(question.cycles for _, question in questions),
+        )
+        for number, (key, question) in enumerate(questions):
+            report("tune", number, len(questions))
             start = self._clock()
             if start >= end:
                 break
@@ -246,7 +253,7 @@ class Tuner(Chooser):
             if (known := self._records.get(key)) is not None:
                 ways = tuple(map(str, question.ways))
                 self.results.append(
-                    Tuned(question.name, question.product, ways, known.seconds, known.taken, key in kept)
+                    Tuned(question.name, question.product, ways, known.seconds, known.taken, key in recorded_keys)
                 )  # fmt: skip
 
     def _known(self, key: Key, ways: int) -> _Record | None:
@@ -257,12 +264,12 @@ class Tuner(Chooser):
 
     def _affordable(self, questions: list[tuple[Key, _Question]]) -> list[tuple[Key, _Question]]:
         """Returns the longest products, as many as each get `_LEAST_SECONDS`."""
-        total, chosen = 0.0, 0
+        total, count = 0.0, 0
         for number, (_, question) in enumerate(questions):
             total += question.cycles
             if self._seconds * question.cycles >= _LEAST_SECONDS * total:
-                chosen = number + 1
-        return questions[:chosen]
+                count = number + 1
+        return questions[:count]
 
     def _contest(self, question: _Question, prepare: Prepare, end: float) -> _Record | None:
         """The ways by turns until `end`; None if there was no time for two of them and a few turns."""
@@ -307,8 +314,8 @@ class Tuner(Chooser):
             ratio = median(one / other for one, other in turns)
             return max(ratio, min(own) / min(samples[0])) < 1 - _NOISE
 
-        medians = [median(own) if own else float("inf") for own in samples]
-        winners = [index for index, own in enumerate(samples) if own and is_faster(own)]
+        medians = [median(seconds) if seconds else float("inf") for seconds in samples]
+        winners = [index for index, seconds in enumerate(samples) if seconds and is_faster(seconds)]
         taken = min(winners, key=lambda index: medians[index], default=0)
         return _Record((*medians, *[float("inf")] * (ways - len(samples))), taken)
 

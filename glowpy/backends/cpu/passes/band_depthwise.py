@@ -156,9 +156,9 @@ def _pair(node: Node, position: Mapping[Node, int]) -> _Pair | None:
 def _is_cut(n: ConvolutionNode) -> bool:
     """Whether it is one of floats over images of known extents, with weights that are packed once."""
     floats = n.type.kind in (ElemKind.F32, ElemKind.F64) and n.filter.constant is not None
-    known = n.type.is_static and n.input.type.is_static and not n.type.is_empty
-    known = known and all(isinstance(pad, int) for pad in n.pads)
-    return floats and known and len(n.kernels) == 2 and n.predicate is None
+    is_static = n.type.is_static and n.input.type.is_static and not n.type.is_empty
+    is_static = is_static and all(isinstance(pad, int) for pad in n.pads)
+    return floats and is_static and len(n.kernels) == 2 and n.predicate is None
 
 
 def _is_pointwise(n: ConvolutionNode) -> bool:
@@ -171,7 +171,7 @@ def _is_depthwise(n: ConvolutionNode) -> bool:
 
 def _following(n: Node, position: Mapping[Node, int]) -> tuple[Sequence[Node], NodeValue]:
     """The element-wise nodes after a node, in order, as far as all of them come to one value, and that value."""
-    nodes, whole = [n], 1
+    nodes, count = [n], 1
     pending = set(n.results[0].users)
     while pending and len(nodes) <= _MOST_FOLLOWING:
         node = min(pending, key=position.__getitem__)
@@ -182,9 +182,9 @@ def _following(n: Node, position: Mapping[Node, int]) -> tuple[Sequence[Node], N
         pending.remove(node)
         nodes.append(node)
         if not pending:
-            whole = len(nodes)
+            count = len(nodes)
         pending.update(node.results[0].users)
-    return nodes[1:whole], nodes[whole - 1].results[0]
+    return nodes[1:count], nodes[count - 1].results[0]
 
 
 def _write(f: Function, pair: _Pair, parts: Sequence[Band]) -> None:
@@ -196,8 +196,8 @@ def _write(f: Function, pair: _Pair, parts: Sequence[Band]) -> None:
         computed = {pair.widening.input: source}
         image = _copied(f, [pair.widening, *pair.between], computed, low, band.high, {})
         if before is not None and band.low < low:
-            kept = _rows(f, wide, band.low - before.low, low - before.low)
-            image = f.create_concat(pair.wide.name, [kept, image], _ROWS).result
+            rows = _rows(f, wide, band.low - before.low, low - before.low)
+            image = f.create_concat(pair.wide.name, [rows, image], _ROWS).result
         wide, before = image, band
         _, left, _, right = pair.depthwise.pads
         pads: dict[str, tuple[Dim, ...]] = {"pads": (band.above, left, band.below, right)}
@@ -216,18 +216,18 @@ def _copied(
     attrs: Mapping[str, tuple[Dim, ...]],
 ) -> NodeValue:
     """The result of copies of nodes that compute the rows from `first` to before `last`; `attrs` are the head's."""
-    known = dict(computed)
+    copies = dict(computed)
     head = nodes[0]
     for node in nodes:
         rows = _of_rows(node.results[0].type, last - first)
         inputs = [
-            known[value] if value in known else _part(f, value, first, last, head=node is head)
+            copies[value] if value in copies else _part(f, value, first, last, head=node is head)
             for value in node.inputs
         ]
-        own = {**node.attrs, **attrs} if node is head else node.attrs
-        copy = f.create(type(node), node.name, inputs, own, rows, node.loc)
-        known[node.results[0]] = copy.results[0]
-    return known[nodes[-1].results[0]]
+        node_attrs = {**node.attrs, **attrs} if node is head else node.attrs
+        copy = f.create(type(node), node.name, inputs, node_attrs, rows, node.loc)
+        copies[node.results[0]] = copy.results[0]
+    return copies[nodes[-1].results[0]]
 
 
 def _part(f: Function, value: NodeValue, first: int, last: int, *, head: bool) -> NodeValue:

@@ -118,7 +118,7 @@ class FuseAttentionPass(RewritePass):
         self, f: Function, n: MatMulNode, scores: _Scores, weights: _Weights, heads: _Heads
     ) -> NodeValue:
         batch, count, queries, _ = heads.query.shape
-        chosen = choose_attention(
+        decision = choose_attention(
             likely_extent(product((batch, count))),
             likely_extent(queries),
             likely_extent(heads.key.shape[3]),
@@ -138,17 +138,17 @@ class FuseAttentionPass(RewritePass):
             scale=scores.scale * heads.query.factor * heads.key.factor, softcap=scores.softcap,
             bias_chooses=chooses[0], mask_chooses=chooses[1],
             causal=causal is not None, diagonal=diagonal, clears_nan=weights.clears_nan,
-            units=chosen.units, rows=chosen.rows, block=chosen.block,
-            tile_keys=chosen.tile_keys, tile_rows=chosen.tile_rows, group=chosen.group,
+            units=decision.units, rows=decision.rows, block=decision.block,
+            tile_keys=decision.tile_keys, tile_rows=decision.tile_rows, group=decision.group,
         )  # fmt: skip
-        whole = _shaped(f, n, result.result, n.type.shape)
+        reshaped = _shaped(f, n, result.result, n.type.shape)
         if n.type.kind.is_half:
-            whole = f.create_convert(n.name, n.type, whole).result
+            reshaped = f.create_convert(n.name, n.type, reshaped).result
         if weights.cleared is None:
-            return whole
+            return reshaped
         zero = f.create_splat(n.name, n.type.with_shape(()), 0.0)
         cleared = _shaped(f, n, weights.cleared, weights.cleared.type.shape[-n.type.rank :])
-        return f.create_select(n.name, cleared, zero, whole).result
+        return f.create_select(n.name, cleared, zero, reshaped).result
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ def _is_of_product(value: NodeValue) -> bool:
         if isinstance(node, MatMulNode):
             return True
         if isinstance(node, AddNode | MulNode):
-            whole = [one for one in (node.lhs, node.rhs) if one.type == node.type]
-            value = next((one for one in whole if one.node is not None), value)
+            operands = [operand for operand in (node.lhs, node.rhs) if operand.type == node.type]
+            value = next((operand for operand in operands if operand.node is not None), value)
         elif isinstance(node, SelectNode):
             value = node.rhs if node.rhs.type == node.type and node.rhs.node else node.lhs
         elif isinstance(node, DivNode):
@@ -364,8 +364,8 @@ class _Part:
         source = _wide(f, n, self.source)
         if self.shuffle is not None:
             source = f.create_transpose(n.name, source, self.shuffle).result
-        whole = _shaped(f, n, source, self.plain)
-        return f.create_transpose(n.name, whole, _SWAPPED) if self.swapped else whole
+        reshaped = _shaped(f, n, source, self.plain)
+        return f.create_transpose(n.name, reshaped, _SWAPPED) if self.swapped else reshaped
 
 
 @dataclass(frozen=True)
@@ -379,12 +379,14 @@ class _Heads:
 
 def _heads_of(scores: _Scores, n: MatMulNode) -> _Heads | None:
     """Queries, keys and values; None if their batches are no heads."""
-    whole = _of_rank_4(n.type.shape)
+    shape = _of_rank_4(n.type.shape)
     query = _unrepeated(scores.product.lhs, repeated=False)
-    if whole is None or query is None or query.shape[:3] != whole[:3]:
+    if shape is None or query is None or query.shape[:3] != shape[:3]:
         return None
     for repeated in (True, False):
-        key, value = (_unrepeated(one, repeated=repeated) for one in (scores.product.rhs, n.rhs))
+        key, value = (
+            _unrepeated(operand, repeated=repeated) for operand in (scores.product.rhs, n.rhs)
+        )
         if key is None or value is None or value.factor != 1:
             continue
         sizes = (*query.shape[1::2], key.shape[1], value.shape[3])
@@ -468,8 +470,8 @@ def _mask(f: Function, n: MatMulNode, mask: _Mask) -> NodeValue:
     if mask.fill is not None:
         type = Type(ElemKind.F32, value.type.shape)
         fill, nothing = (f.create_splat(n.name, type, number) for number in (mask.fill, 0.0))
-        chosen = (nothing, fill) if mask.keeps else (fill, nothing)
-        value = f.create_select(n.name, value, *chosen).result
+        operands = (nothing, fill) if mask.keeps else (fill, nothing)
+        value = f.create_select(n.name, value, *operands).result
     value = _wide(f, n, value)
     shape = _of_rank_4(value.type.shape)
     assert shape is not None  # it fits scores of four dimensions

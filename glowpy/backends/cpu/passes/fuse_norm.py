@@ -71,8 +71,8 @@ class FuseNormPass(RewritePass):
         if lanes == 1 or length < lanes:
             return why.no("there are no vectors, or a row is less than one")
         rows = n.type.with_shape((*shape[:first], length))
-        whole = f.create_reshape(n.name, rows, norm.operand) if rows != n.type else norm.operand
+        operand = f.create_reshape(n.name, rows, norm.operand) if rows != n.type else norm.operand
         result = create_cpu_standardize(
-            f, n.name, rows, whole, epsilon=norm.epsilon, centred=norm.centred
+            f, n.name, rows, operand, epsilon=norm.epsilon, centred=norm.centred
         )
         return f.create_reshape(n.name, n.type, result) if rows != n.type else result

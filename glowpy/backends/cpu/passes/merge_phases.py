@@ -167,10 +167,10 @@ def _with_stride_1(
         order = (*range(place + 1), len(shape) - 1, *range(place + 1, len(shape) - 1), len(shape))
         phases = f.create_transpose(n.name, phases, order).result
     shape[place] = length * stride
-    whole = f.create_reshape(n.name, n.type.with_shape(tuple(shape)), phases)
+    interleaved = f.create_reshape(n.name, n.type.with_shape(tuple(shape)), phases)
     starts = [0] * len(shape)
     starts[place] = window.skipped
-    return f.create_slice(n.name, n.type, whole, tuple(starts), (1,) * len(shape)).result
+    return f.create_slice(n.name, n.type, interleaved, tuple(starts), (1,) * len(shape)).result
 
 
 def _merged_filter(

@@ -462,8 +462,8 @@ def _with_batches_joined(f: Function, n: MatMulNode) -> NodeValue:
         type = operand.type
         first, second, *rest = (1,) * (MAX_RANK - type.rank) + type.shape
         batch = (1, 1) if first == second == 1 else n.type.shape[:2]
-        whole = f.create_reshape(n.name, type.with_shape((first, second, *rest)), operand)
-        copies = f.create_broadcast(n.name, type.with_shape((*batch, *rest)), whole)
+        reshaped = f.create_reshape(n.name, type.with_shape((first, second, *rest)), operand)
+        copies = f.create_broadcast(n.name, type.with_shape((*batch, *rest)), reshaped)
         return f.create_reshape(n.name, type.with_shape((prod(batch), *rest)), copies)
 
     product = f.create_mat_mul(n.name, joined(n.lhs), joined(n.rhs))

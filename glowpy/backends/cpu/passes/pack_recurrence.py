@@ -89,12 +89,12 @@ class PackRecurrencePass(GraphPass):
         if n.type.is_empty:
             states = [n.initial_h, n.initial_c] if isinstance(n, LstmNode) else [n.initial_h]
             return [f.create_splat(n.name, n.type, 0.0), *states]
-        chosen = self._decision(n)
-        name, packed = n.name, self._packed(f, n, chosen)
+        decision = self._decision(n)
+        name, packed = n.name, self._packed(f, n, decision)
         attrs: dict[str, Any] = {
             **n.attrs,
-            "tile_rows": chosen.rows,
-            "tile_vectors": chosen.vectors,
+            "tile_rows": decision.rows,
+            "tile_vectors": decision.vectors,
         }
         if isinstance(n, LstmNode):
             return create_cpu_lstm(

@@ -81,10 +81,15 @@ class SplitPoolsPass(RewritePass):
                 continue
             at = [int(other == axis) for other in range(rank)]
             kernels, strides, steps = (
-                tuple(number if own else 1 for number, own in zip(numbers, at, strict=True))
+                tuple(
+                    number if is_along else 1 for number, is_along in zip(numbers, at, strict=True)
+                )
                 for numbers in (n.kernels, n.strides, n.dilation)
             )
-            pads = (*(begin if own else 0 for own in at), *(end if own else 0 for own in at))
+            pads = (
+                *(begin if is_along else 0 for is_along in at),
+                *(end if is_along else 0 for is_along in at),
+            )
             value = f.create_max_pool(n.name, value, kernels, strides, pads, steps, n.ceil).result
         return value
 

@@ -69,9 +69,9 @@ class SplitSumsPass(RewritePass):
         (depth,) = static(n.rhs.type.shape[:1])
         total: NodeValue | None = None
         for first, last in _parts(depth, 1):
-            left = part_along(f, n.lhs.name, n.lhs, -1, first, last - first)
+            lhs = part_along(f, n.lhs.name, n.lhs, -1, first, last - first)
             right = _sliced(f, weights, 0, first, last)
-            part = f.create_mat_mul(n.name, left, right)
+            part = f.create_mat_mul(n.name, lhs, right)
             total = part.result if total is None else f.create_add(n.name, total, part).result
         return total
 

@@ -129,10 +129,10 @@ def _term(value: NodeValue) -> _Term | None:
     ones = np.ones(indices.size, node.type.kind.dtype)
     if weights is None:
         return _Term(node, indices, ones)
-    whole = weights.reshape((1,) * (rank - weights.ndim) + weights.shape)
-    if whole.ndim != rank or whole.size != whole.shape[axis]:
+    full = weights.reshape((1,) * (rank - weights.ndim) + weights.shape)
+    if full.ndim != rank or full.size != full.shape[axis]:
         return None
-    return _Term(node, indices, ones * whole.reshape(-1))
+    return _Term(node, indices, ones * full.reshape(-1))
 
 
 def _is_private(node: Node) -> bool:

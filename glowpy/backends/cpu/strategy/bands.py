@@ -70,8 +70,8 @@ def bands(window: Window, rows: int, row_bytes: int, machine: Machine) -> list[B
     if window.size * row_bytes <= _LARGE * machine.second_cache:
         return []
     most = int(_PART * machine.second_cache) // (row_bytes * window.stride)
-    kept = max(window.reach - window.stride, 0)
-    if most == 0 or kept > _MOST_KEPT * most * window.stride:
+    overlap = max(window.reach - window.stride, 0)
+    if most == 0 or overlap > _MOST_KEPT * most * window.stride:
         return []
     count = min(ceil_div(rows, most), _MOST_BANDS)
     ends = [rows * index // count for index in range(count + 1)]

@@ -274,8 +274,12 @@ def _matmul(inst: MatMulInst | CpuRowMatmulInst) -> Iterator[Dimension]:
     rank = inst.result.type.rank
 
     def along(value: Value, axis: int) -> Along | None:
-        own = axis - rank + value.type.rank
-        return Along(own) if own >= 0 and value.type.shape[own] != 1 else None
+        operand_axis = axis - rank + value.type.rank
+        return (
+            Along(operand_axis)
+            if operand_axis >= 0 and value.type.shape[operand_axis] != 1
+            else None
+        )
 
     for axis in range(rank - 2):
         yield Along(axis), along(inst.lhs, axis), along(inst.rhs, axis)

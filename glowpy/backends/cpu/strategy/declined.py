@@ -90,11 +90,11 @@ def _conv(inst: CpuConvInst, machine: Machine, direct: float, reason: _Reason) -
     depth = input.likely[-1] // inst.group
     if depth < machine.lanes:
         return {"Winograd": f"a vector holds {machine.lanes} channels, and a sum is over {depth}"}
-    whole = result.likely, depth, inst.kernels, inst.group, machine
-    ways = {f"patches of {d.patch[0]}x{d.patch[1]}": d for d in winograd_decisions(*whole)}
+    problem = result.likely, depth, inst.kernels, inst.group, machine
+    ways = {f"patches of {d.patch[0]}x{d.patch[1]}": d for d in winograd_decisions(*problem)}
     if not ways:
         return {"Winograd": "no patch is for kernels of this size"}
-    return {"Winograd": reason(ways, choose_winograd(*whole, direct))}
+    return {"Winograd": reason(ways, choose_winograd(*problem, direct))}
 
 
 @_declined(CpuMatmulInst)

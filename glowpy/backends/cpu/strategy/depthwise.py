@@ -91,7 +91,7 @@ def depthwise_decision(
 
 def has_open_edges(result: Sequence[Dim], input: Sequence[Dim], pads: Sequence[Dim]) -> bool:
     """Whether it depends on symbols which pixels of a line have windows that reach over an edge; images are NHWC."""
-    return any(isinstance(one, Expr) for one in (result[2], input[2], pads[1], pads[3]))
+    return any(isinstance(extent, Expr) for extent in (result[2], input[2], pads[1], pads[3]))
 
 
 def _with_pixels(

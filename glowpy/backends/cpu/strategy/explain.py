@@ -164,9 +164,9 @@ def explain(
             reasons = dict(called.declined.get(name, {}))
             if type(inst) in _problem_of:
                 problem = _problem_of[type(inst)](inst)
-                known = name in measured
+                is_tuned = name in measured
                 reasons |= declined(
-                    inst, problem, machine, exact=exact, low_memory=low_memory, tuned=known
+                    inst, problem, machine, exact=exact, low_memory=low_memory, tuned=is_tuned
                 )
             yield replace(
                 explanation,
@@ -189,7 +189,7 @@ def _explained(
 @_explanation_of(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
     shape = inst.result.type.likely
-    own = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine)
+    decision = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine)
     decided = {"tile_pixels": inst.tile_pixels, "slab": inst.slab, "vectors": inst.vectors}
     return Explanation(
         inst.name,
@@ -199,7 +199,7 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
         highest(work_of(inst, machine.lanes).units),
         (),
         (),
-        tuple(decided.values()) != (own.pixels, own.slab, own.vectors),
+        tuple(decided.values()) != (decision.pixels, decision.slab, decision.vectors),
     )
 
 
@@ -263,10 +263,10 @@ def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
     few = queries <= FEW_QUERIES
     free = ("block",) if few else ("rows", "block", "tile_keys", "tile_rows", "group")
     tiles = [] if few else key_tiles(queries, max(keys, 1), depth, machine)
-    shown = [one for i, one in enumerate(tiles) if i < _SHOWN or one.keys == inst.tile_keys]
+    shown = [tile for i, tile in enumerate(tiles) if i < _SHOWN or tile.keys == inst.tile_keys]
     numbers = {"heads": batch * heads, "queries": queries, "keys": keys, "depth": depth}
     decided = {name: inst.attrs[name] for name in free}
-    own = asdict(best)
+    attrs = asdict(best)
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
@@ -275,10 +275,17 @@ def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
         inst.units,
         _alone(width, machine) if few else (),
         tuple(
-            Row(one.keys, one.vectors, one.keys, one.cycles, one.limit, one.keys == inst.tile_keys)
-            for one in shown
+            Row(
+                tile.keys,
+                tile.vectors,
+                tile.keys,
+                tile.cycles,
+                tile.limit,
+                tile.keys == inst.tile_keys,
+            )
+            for tile in shown
         ),
-        {**decided, "units": inst.units} != {name: own[name] for name in (*free, "units")},
+        {**decided, "units": inst.units} != {name: attrs[name] for name in (*free, "units")},
     )
 
 

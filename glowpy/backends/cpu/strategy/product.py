@@ -254,7 +254,9 @@ def product_ways(problem: Problem, machine: Machine) -> Iterator[Decision]:
     yield best
     limit = WORTH_TRYING * best.cycles
     tiles = [
-        one for one in all_candidates(problem, machine) if one.cycles * problem.images <= limit
+        candidate
+        for candidate in all_candidates(problem, machine)
+        if candidate.cycles * problem.images <= limit
     ]
     tiles.sort(key=preference)
     kinds: dict[tuple[int, bool], Candidate] = {}

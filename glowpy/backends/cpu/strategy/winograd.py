@@ -129,12 +129,13 @@ def winograd_ways(
     """Returns decisions to try beside a direct algorithm: the best of each size of patch, and with half the slab."""
     every = winograd_decisions(result, depth, kernels, group, machine)
     decisions = sorted(
-        (one for one in every if one.cycles <= WORTH_TRYING * direct), key=lambda one: one.cycles
+        (decision for decision in every if decision.cycles <= WORTH_TRYING * direct),
+        key=lambda one: one.cycles,
     )
     smaller = [
-        replace(one, slab=ceil_div(one.slab // 2, one.pixels) * one.pixels)
-        for one in decisions
-        if one.slab >= 2 * one.pixels
+        replace(decision, slab=ceil_div(decision.slab // 2, decision.pixels) * decision.pixels)
+        for decision in decisions
+        if decision.slab >= 2 * decision.pixels
     ]
     return decisions + smaller
 
@@ -244,6 +245,6 @@ def _share(count: int, most: int) -> int:
 
 def _later(count: int, share: int) -> int:
     """How much the later of two threads computes of `count` parts that are taken `share` at a time."""
-    whole, rest = divmod(count, share)
-    rounds, odd = divmod(whole, 2)  # in which each takes a share
+    quotient, rest = divmod(count, share)
+    rounds, odd = divmod(quotient, 2)  # in which each takes a share
     return rounds * share + (share if odd else rest)

@@ -224,8 +224,8 @@ class _Blocks:
         if isinstance(self.channels, Expr):
             return self.vectors, _OPEN if self.vectors > 1 else 0
         last = ceil_div(self.channels % self.size, self.lanes)
-        whole = self.channels >= self.size or last == self.vectors
-        return self.vectors if whole else 0, last if last != self.vectors else 0
+        are_whole = self.channels >= self.size or last == self.vectors
+        return self.vectors if are_whole else 0, last if last != self.vectors else 0
 
 
 def _blocks(vectors: int, channels: Dim, weights: Value, lanes: int) -> _Blocks:
@@ -254,9 +254,9 @@ def _tiles(
             return None
         open_pixels, open_vectors = count == _OPEN, vectors == _OPEN
         (size,) = static([pixels if open_pixels else count])
-        chosen = blocks.vectors if open_vectors else vectors
+        columns = blocks.vectors if open_vectors else vectors
         return TileFunction(
-            kind, size, chosen, blocks.packed, open_pixels, open_vectors, blocks.halves
+            kind, size, columns, blocks.packed, open_pixels, open_vectors, blocks.halves
         )
 
     return tuple(
@@ -289,8 +289,8 @@ def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
     units = inst.bands * ceil_div(inst.filter.type.shape[0] // inst.group, inst.blocks)
     block = inst.tile_vectors * lanes
-    whole = blocks.are_whole and blocks.size == block
-    return Work(units, block, tiles, patches=functions, only_blocks=whole)
+    is_whole = blocks.are_whole and blocks.size == block
+    return Work(units, block, tiles, patches=functions, only_blocks=is_whole)
 
 
 @_rules(CpuStrassenInst)
