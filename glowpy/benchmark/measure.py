@@ -144,15 +144,15 @@ def measure(
         sum(effort.least(peaks, variant) for effort in costs),
         tuned=subject.tuned,
     )
-    own = _contestant(OWN, compiled, feeds, extents)
-    contestants = [own]
+    contestant = _contestant(OWN, compiled, feeds, extents)
+    contestants = [contestant]
     stamps: list[_Stamps] = []
     with pinned(plan.core), progress(f"timing {subject.path}"):
         if isinstance(timed, JitFunction):
             note = partial(_note, timed, stamps)
             contestants.append(_contestant(TWIN, timed, feeds, extents, note))
-        own.run()
-        contestants += _peers(subject, own, plan, result)
+        contestant.run()
+        contestants += _peers(subject, contestant, plan, result)
         _time(contestants, plan, result)
     if stamps:
         result.layers = _layers(result, stamps, backend, plan.clock)
@@ -198,8 +198,8 @@ def _contestant(
             state[port.name] = feeds[port.name]
 
     keep()
-    said = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
-    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in said})
+    fixed = symbols_of(dim for _, dims, _ in state.known() for dim in dims)
+    instance = compiled.instance(state, **{n: e for n, e in extents.items() if n not in fixed})
     for one in compiled.inputs:
         instance.write(one, feeds[one])
     written = {port.placeholder for port in compiled.output_ports}
@@ -229,7 +229,12 @@ def _peers(subject: Subject, own: Contestant, plan: Plan, result: Measured) -> I
                 raise UserError(f"{name} keeps no state between runs: leave out --state")
             peer = loaded(name, Path(subject.path), inputs, result.threads, plan.ncnn_models)
         except UserError as error:
-            notes = [note for one in error.diagnostics for note in (one.message, one.note) if note]
+            notes = [
+                note
+                for diagnostic in error.diagnostics
+                for note in (diagnostic.message, diagnostic.note)
+                if note
+            ]
             result.missing[name] = "; ".join(notes)
             continue
         got = {str(index): array for index, array in enumerate(peer.outputs())}
@@ -292,7 +297,7 @@ def _layers(
     """Returns the layers that the time stamps of all runs measure; leaves out runs for which nothing was called."""
     first, last = stamps[0], stamps[-1]
     index = np.flatnonzero(first.ticks)
-    ticks = np.array([one.ticks[index] for one in stamps], np.int64)
+    ticks = np.array([stamp.ticks[index] for stamp in stamps], np.int64)
     tick = 1e-9
     if clock == "wall":
         tick = (last.end - first.end) / max(int(ticks[-1, -1] - ticks[0, -1]), 1)
@@ -300,8 +305,14 @@ def _layers(
     starts = np.concatenate([[0.0], np.cumsum(seconds)])
     places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}
     variant = backend.target.variant
-    known = {one.name: one for one in backend.explained(result.program) if not one.function}
-    declined = dict(result.program.declined) | {name: one.declined for name, one in known.items()}
+    known = {
+        explanation.name: explanation
+        for explanation in backend.explained(result.program)
+        if not explanation.function
+    }
+    declined = dict(result.program.declined) | {
+        name: explanation.declined for name, explanation in known.items()
+    }
     return [
         Layer(
             effort,

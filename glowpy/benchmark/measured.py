@@ -174,7 +174,7 @@ class Measured:
     def ratio(self, peer: str) -> float:
         """Our time in parts of another runtime's: the median over rounds. Below 1 glowpy is faster."""
         pairs = zip(self.rounds[OWN], self.rounds[peer], strict=True)
-        return median(median(own) / median(other) for own, other in pairs)
+        return median(median(seconds) / median(other) for seconds, other in pairs)
 
     def moment(self, index: int) -> float:
         """When an instruction of the program is reached, in seconds from the beginning of a run with layers."""

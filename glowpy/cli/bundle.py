@@ -124,7 +124,12 @@ class BundlingOptions:
         type=OptionalChoice(FLOAT_ABIS),
         help="The ABI for floats on Arm and RISC-V.",
     ),
-    click.option("--relocation", default="", type=OptionalChoice(RELOCATIONS)),
+    click.option(
+        "--relocation",
+        default="",
+        type=OptionalChoice(RELOCATIONS),
+        help="The relocation model of the code.",
+    ),
     click.option("--code-model", default="", help="A code model of the target: small, medium, ..."),
     names=("float_abi", "relocation", "code_model"),
 )
@@ -140,10 +145,26 @@ class BundlingOptions:
     names=("optimize",),
 )
 @pass_options()
-@click.option("--api", type=click.Choice(get_args(Api)), default="static", show_default=True)
-@click.option("--emit", type=click.Choice(get_args(Emit)), default="obj", show_default=True)
 @click.option(
-    "--weights", type=click.Choice(get_args(WeightsPlace)), default="file", show_default=True
+    "--api",
+    type=click.Choice(get_args(Api)),
+    default="static",
+    show_default=True,
+    help="Describe the network by macros, or also by a table in the code.",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(get_args(Emit)),
+    default="obj",
+    show_default=True,
+    help="The form of the code.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(get_args(WeightsPlace)),
+    default="file",
+    show_default=True,
+    help="Write weights to a file of their own, into the code, or to a C header.",
 )
 @click.option("--selftest", default=0, metavar="N", help="Embed N runs and their results.")
 @click.option("--guard", is_flag=True, help="Report overruns of the activations.")

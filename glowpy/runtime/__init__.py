@@ -1,1 +1,1 @@
-"""What runs compiled networks: memory of devices, executables in it, and how the host calls them."""
+"""Run time of compiled networks: memory of devices, executables in it, and calls by the host."""

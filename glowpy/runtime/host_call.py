@@ -219,9 +219,9 @@ class HostCall(Executable[Array]):
             if name not in ports:
                 raise UserError(f"expected the outputs {', '.join(map(repr, ports))}, got '{name}'")
             port, shape = ports[name]
-            own = port.type
+            type = port.type
             check_array(
-                name, own if port in self.open_ports else Type(own.kind, shape, own.quant), array
+                name, type if port in self.open_ports else Type(type.kind, shape, type.quant), array
             )
             if not array.flags.writeable:
                 raise UserError(f"'{name}': expected a writeable array for an output")

@@ -45,7 +45,7 @@ class HostMemory(Memory[Array]):
         _bytes_of(target)[: source.nbytes] = _bytes_of(source)
 
     def address(self, buffer: Array) -> int:
-        """Where the elements of an array begin."""
+        """Returns the address of the elements of an array."""
         return address_of(buffer)
 
 

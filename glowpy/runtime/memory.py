@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 __all__ = ["Buffer", "Content", "Memory"]
 
 Buffer = TypeVar("Buffer")
-"""What names a piece of a memory."""
+"""Name of a piece of a memory: an array, or a handle of a driver."""
 
 Content: TypeAlias = bytes | bytearray | memoryview
 """Bytes of the host, to be written to a buffer."""
@@ -46,4 +46,4 @@ class Memory(ABC, Generic[Buffer]):
 
     @abstractmethod
     def address(self, buffer: Buffer) -> int:
-        """Where a buffer begins, as code of the device knows it; 0 for a buffer without bytes."""
+        """Returns the address of a buffer for code of the device; 0 for a buffer without bytes."""
