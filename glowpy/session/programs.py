@@ -25,7 +25,7 @@ from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.cache import Specialisations
 from glowpy.session.feeds import key_of, listed
-from glowpy.session.host.model import by_rounds
+from glowpy.session.host.model import asks_for_rounds, by_rounds
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
 from glowpy.session.shapes import Plan
 from glowpy.session.suppositions import Elements, Shapes, Ways, beyond_limits
@@ -122,8 +122,12 @@ class Programs:
         try:
             self._specialized(tuple(static.items()), {})
         except ValueNeededError as error:
-            if not self._knows(error, static, {}):
+            if not self._may_know(error, static, {}):
                 raise
+            if not self._counts(
+                error
+            ):  # else a call runs it, unless `prepare` compiles for a number of rounds
+                self._know(error, static, {})
 
     def ways(self, feeds: Mapping[str, Array]) -> Ways:
         """The ways to compute the outputs for these inputs."""
@@ -147,8 +151,10 @@ class Programs:
                 self._prepare(ranges, known)
                 return
             except ValueNeededError as error:
-                if not self._knows(error, ranges.shapes(ranges.corners[-1]), known):
+                shapes = ranges.shapes(ranges.corners[-1])
+                if not self._may_know(error, shapes, known):
                     raise
+                self._know(error, shapes, known)
 
     def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
         known = key_of(values)
@@ -224,13 +230,16 @@ class Programs:
             try:
                 return self._specialized(tuple(shapes.items()), values)
             except ValueNeededError as error:
-                if not self._knows(error, shapes, values):
+                if self._counts(error) or not self._may_know(error, shapes, values):
                     raise
+                self._know(error, shapes, values)
 
-    def _knows(self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]) -> bool:
-        """Notes inputs whose elements must be known.
+    def _may_know(
+        self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]
+    ) -> bool:
+        """Whether to compile for elements of inputs that are needed.
 
-        False if they were `known`, are kept, or are data: many elements, or floats or more than a few elements that
+        Not if they were `known`, are kept, or are data: many elements, or floats or more than a few elements that
         decide about branches.
         """
         names = [name for name in error.inputs if name not in known]
@@ -238,19 +247,29 @@ class Programs:
         large = any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs)
         if kept or not names or large:
             return False
-        decides = not self._pairs and by_rounds(self._model, error).forced
         floats = {info.name for info in self._model.inputs if info.kind.has_fractions}
         many = any(math.prod(shapes[name]) > _FEW_ELEMENTS for name in error.inputs)
-        if decides and (many or not floats.isdisjoint(error.inputs)):
-            return False
-        with self._lock:  # another thread may have noted them
+        data = many or not floats.isdisjoint(error.inputs)
+        return not (data and self._decides(error))
+
+    def _decides(self, error: ValueNeededError) -> bool:
+        """Whether the session can choose by these elements while it runs: they decide about branches or rounds."""
+        return not self._pairs and bool(by_rounds(self._model, error).forced)
+
+    def _counts(self, error: ValueNeededError) -> bool:
+        """Whether the elements decide how often a loop runs, which the session can run round by round at once."""
+        return not self._pairs and asks_for_rounds(self._model, error)
+
+    def _know(self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]) -> None:
+        """Notes inputs whose elements must be known beside those that are; another thread may have noted them."""
+        decides, names = self._decides(error), [n for n in error.inputs if n not in known]
+        with self._lock:
             self._fresh.know(names, shapes)
             if not decides:  # else the session chooses where there are more than a few
                 self._elements.need(names, error.diagnostics[0].message)
             self._assumptions.clear()
             self._choice = error if decides else self._choice
             self.values = tuple(dict.fromkeys([*self.values, *names]))
-        return True
 
     def _assumed_with(self, known: Hashable) -> Assumptions:
         """Returns the assumptions for known elements: those of other elements may not fit. The lock is held.

@@ -15,8 +15,10 @@ from onnx import parser
 
 import glowpy
 from glowpy.core.tensor import Array
+from glowpy.session.by_rounds import ByRounds
+from glowpy.session.preparation import CompileEvent
 from glowpy.session.session import InferenceSession
-from glowpy.support.errors import UserError
+from glowpy.support.errors import FrozenError, UserError
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]> '
 F32 = np.float32
@@ -239,3 +241,39 @@ def test_threads_that_share_a_session() -> None:
         sizes = [*range(1, 200, 3)]
         for r, y in zip(sizes, pool.map(run, sizes), strict=True):
             np.testing.assert_allclose(y, growing(r, x, w), rtol=1e-5)
+
+
+COUNTED = """agraph (float[{rows}] x, int64 r) => (float[K] y) {{ t = Constant<value = bool {{1}}>() y = Loop(r, t, x)
+  <body = g (int64 i, bool c, float[L] a) => (bool k, float[M] b) {{ k = Identity(c)
+    m = ReduceMean<keepdims = 1>(a) b = Concat<axis = 0>(a, m) }}> }}"""
+"""A loop whose number of rounds is an input, on so many rows."""
+
+
+@BACKENDS
+@pytest.mark.parametrize("rows", ["3", "N"])
+def test_no_number_of_rounds_is_compiled_for(rows: str, backend: str) -> None:
+    events: list[CompileEvent] = []
+    session = opened(COUNTED.format(rows=rows), backend, on_compile=events.append)
+    x = np.array([1, 2, 4], F32)
+    for r in (5, 7, 0, 9, 40):
+        (y,) = session.run(None, {"x": x, "r": np.array(r)})
+        np.testing.assert_allclose(y, growing(r, x, x), 1e-5)
+    assert (
+        len(events) <= 3
+    )  # a round of the shapes it begins with, of any, and the rest of the graph
+    assert isinstance(session._runner, ByRounds)
+
+
+@pytest.mark.parametrize("rows", ["3", "N"])
+def test_a_number_of_rounds_that_is_prepared_for_is_compiled_for(rows: str) -> None:
+    events: list[CompileEvent] = []
+    session = opened(COUNTED.format(rows=rows), "interpreter", on_compile=events.append)
+    dims = {"N": "1..8"} if rows == "N" else {}
+    session.prepare(dims, values={"r": np.array(5)})
+    session.freeze()
+    count, x = len(events), np.array([1, 2, 4], F32)
+    (y,) = session.run(None, {"x": x, "r": np.array(5)})
+    np.testing.assert_allclose(y, growing(5, x, x), 1e-5)
+    assert len(events) == count > 0
+    with pytest.raises(FrozenError, match="frozen"):
+        session.run(None, {"x": x, "r": np.array(6)})

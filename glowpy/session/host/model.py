@@ -33,7 +33,7 @@ from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["HostModel", "by_rounds", "open_any", "open_model"]
+__all__ = ["HostModel", "asks_for_rounds", "by_rounds", "open_any", "open_model"]
 
 
 @within_limits
@@ -84,6 +84,17 @@ def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
     }
     exact = named or isinstance(error, ValueNeededError)
     return HostModel(model.source, frozenset(named if exact else nodes))
+
+
+def asks_for_rounds(model: Model, error: ValueNeededError) -> bool:
+    """Whether an error asks how often a loop of the model runs, rather than for what its body needs."""
+    if not isinstance(model, OnnxModel):
+        return False
+    known = {diagnostic.loc for diagnostic in error.diagnostics}
+    return any(
+        node.op_type == "Loop" and model.loc(index, node) in known
+        for index, node in enumerate(model.source.proto.graph.node)
+    )
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
