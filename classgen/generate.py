@@ -332,7 +332,8 @@ def _kernel_spec(op: Operator, library: str) -> str:
     if op.elementwise and op.result_kinds:
         named["result"] = op.result_kinds
     kinds = _tuple(
-        f'("{name}", {_tuple(repr(kind) for kind in known)})' for name, known in named.items()
+        f'("{name}", {_tuple(repr(kind) for kind in kinds_of_operand)})'
+        for name, kinds_of_operand in named.items()
     )
     return f'KernelSpec("{op.mnemonic}", "{_stem(op, library)}", {kinds}, "{op.source}")'
 

@@ -184,8 +184,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     say("--write", type=output_file, help="a page of Markdown to write, with a picture beside it")
     say("--json", action="store_true")
     options = parser.parse_args(argv)
-    if others := set(options.against) - set(RUNTIMES):
-        parser.error(f"unknown runtime {sorted(others)[0]}: expected some of {', '.join(RUNTIMES)}")
+    if unknown := set(options.against) - set(RUNTIMES):
+        parser.error(
+            f"unknown runtime {sorted(unknown)[0]}: expected some of {', '.join(RUNTIMES)}"
+        )
     if options.cpu and options.write is not None:
         parser.error("--write: expected no --cpu, for which the page has tables of its own")
     return options
@@ -215,10 +217,10 @@ def _other_tables(options: argparse.Namespace, core: int) -> Others:
     common += ["--small"] if options.small else []
 
     def measured(tool: str, models: Container[str], *more: str) -> dict[str, Any]:
-        chosen = [name for name in options.models if name in models]
-        if not chosen:
+        names = [name for name in options.models if name in models]
+        if not names:
             return {"rows": []}
-        command = [sys.executable, "-m", tool, "--models", ",".join(chosen), *common, *more]
+        command = [sys.executable, "-m", tool, "--models", ",".join(names), *common, *more]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if not done.stdout:
             sys.exit(f"{tool} ended without figures: see what it says above")
@@ -241,7 +243,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Times the models; 1 if glowpy has no figure for one of them."""
     options = parse(argv)
     core = options.core if options.core is not None else max(os.sched_getaffinity(0))
-    others = _other_tables(options, core) if options.write is not None else Others([], "", {})
+    other_tables = _other_tables(options, core) if options.write is not None else Others([], "", {})
     if options.cpu:
         os.environ["ONEDNN_MAX_CPU_ISA"] = _SETS[options.cpu]  # before OpenVINO is imported
     os.sched_setaffinity(0, {core})
@@ -253,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             about,
             rows,
             options.against,
-            others,
+            other_tables,
             rounds=options.rounds,
             seconds=options.seconds,
             tolerance=RTOL,

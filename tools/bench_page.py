@@ -140,8 +140,8 @@ def _table(rows: Sequence[Row], against: Sequence[str], compared: Sequence[str])
         cells += [f"{times[name]:.2f}" if name in times else "-" for name in ("glowpy", *against)]
         yield f"| {' | '.join([*cells, *(two_digits(row.ratio(name)) for name in compared)])} |"
     light = [row for row in rows if row.model in NAMES]
-    others = [row for row in rows if row.model not in NAMES]
-    for what, some in (("the light ones", light), ("the others", others), ("all", rows)):
+    other_rows = [row for row in rows if row.model not in NAMES]
+    for what, some in (("the light ones", light), ("the others", other_rows), ("all", rows)):
         if (some and len(some) < len(rows)) or some is rows:
             means = [two_digits(geometric_mean(some, name)) for name in compared]
             cells = [f"**{what}**, geometric mean", "", *[""] * (1 + len(against)), *means]

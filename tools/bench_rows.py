@@ -29,12 +29,12 @@ class Row:
     def ratio(self, name: str) -> float | None:
         """Our time in parts of that of `name`, or of the `fastest` of the others; None without both."""
         if name == "fastest":
-            others = [self.ratio(other) for other in self.rounds if other != "glowpy"]
-            return max((ratio for ratio in others if ratio is not None), default=None)
+            ratios = [self.ratio(other) for other in self.rounds if other != "glowpy"]
+            return max((ratio for ratio in ratios if ratio is not None), default=None)
         if not {name, "glowpy"} <= self.rounds.keys():
             return None
         pairs = zip(self.rounds["glowpy"], self.rounds[name], strict=True)
-        return median(own / other for own, other in pairs)
+        return median(our_time / other for our_time, other in pairs)
 
 
 @dataclass(frozen=True)

@@ -74,17 +74,17 @@ def main() -> int:
     parser.add_argument("--fast", action="store_true", help="leave out the tests")
     parser.add_argument("gate", nargs="*", help="only the gates of these names")
     options = parser.parse_args()
-    known = gates()
-    names = [gate.name for gate in known]
+    all_gates = gates()
+    names = [gate.name for gate in all_gates]
     if unknown := [name for name in options.gate if name not in names]:
         parser.error(f"no gate {unknown[0]!r}: expected one of {', '.join(names)}")
     console = Console()
-    chosen = [
+    chosen_gates = [
         gate
-        for gate in known
+        for gate in all_gates
         if (gate.name in options.gate if options.gate else not (options.fast and gate.slow))
     ]
-    outcomes = [run_gate(gate, console) for gate in chosen]
+    outcomes = [run_gate(gate, console) for gate in chosen_gates]
     console.print(summary(outcomes))
     return int(any(outcome.status for outcome in outcomes))
 

@@ -107,9 +107,9 @@ def judged(build: Callable[[], Module], inputs: Arrays) -> Judgement:
 
     numbers = np.random.default_rng(0)
     exact = results(_Rounding(numbers, 0.0))
-    others = [results(_Rounding(numbers, unit)) for _ in range(_TRIES)]
+    moved_results = [results(_Rounding(numbers, unit)) for _ in range(_TRIES)]
     spread = {
-        name: _MARGIN * np.max([np.abs(other[name] - array) for other in others], 0)
+        name: _MARGIN * np.max([np.abs(other[name] - array) for other in moved_results], 0)
         for name, array in exact.items()
     }
     return exact, spread

@@ -104,8 +104,8 @@ def outcome(backend: str, name: str) -> str:
 
 def _difference(name: str, error: AssertionError) -> str:
     """Why a case may give other numbers; what the comparison says of one that may not."""
-    known = [reason for pattern, reason in EXCUSES.items() if re.match(pattern, name)]
-    return known[0] if known else _reason(str(error))
+    reasons = [reason for pattern, reason in EXCUSES.items() if re.match(pattern, name)]
+    return reasons[0] if reasons else _reason(str(error))
 
 
 def _reason(text: str) -> str:
@@ -142,10 +142,10 @@ def main() -> int:
         passed, seconds = list(outcomes.values()).count("passed"), time.perf_counter() - start
         sys.stdout.write(f"{backend}: {passed} of {len(names)} pass, {seconds:.0f} s\n")
     if options.renew:
-        kept = {
+        results_to_keep = {
             case: text for case, text in listed().items() if case not in run and case[0] in cases()
         }
-        NOT_PASSED.write_text(HEADER + _lines(failed | kept), "utf-8")
+        NOT_PASSED.write_text(HEADER + _lines(failed | results_to_keep), "utf-8")
     else:
         sys.stdout.write(_lines(failed))
     return int(any(text.startswith("crashed") for text in failed.values()))

@@ -149,14 +149,14 @@ def variants(case: TestCase) -> Iterator[tuple[ElemKind, onnx.ModelProto]]:
         model = onnx.ModelProto.FromString(case.model.SerializeToString())
         graph = model.graph
         alike = {main, *(v for v in variables if type_name(kind) in allowed.get(v, ()))}
-        own = {*_names(node.input, schema.inputs, {main})}
-        before = {i.type.tensor_type.elem_type for i in graph.input if i.name in own}
-        others = {*_names(node.input, schema.inputs, alike)} - own
-        replaced = own | {*_names(node.output, schema.outputs, {main})}
+        operand_names = {*_names(node.input, schema.inputs, {main})}
+        before = {i.type.tensor_type.elem_type for i in graph.input if i.name in operand_names}
+        other_names = {*_names(node.input, schema.inputs, alike)} - operand_names
+        replaced = operand_names | {*_names(node.output, schema.outputs, {main})}
         replaced |= {
             i.name
             for i in graph.input
-            if i.name in others and i.type.tensor_type.elem_type in before
+            if i.name in other_names and i.type.tensor_type.elem_type in before
         }
         for info in (*graph.input, *graph.output):
             if info.name in replaced and info.type.HasField("tensor_type"):
@@ -188,10 +188,10 @@ def _module(case: TestCase, model: onnx.ModelProto) -> Module:
             return reader.build(values=values)
         except ValueNeededError as error:
             assert case.data_sets is not None
-            known = zip(model.graph.input, case.data_sets[0][0], strict=False)
+            pairs = zip(model.graph.input, case.data_sets[0][0], strict=False)
             arrays = {
                 info.name: np.asarray(array).astype(kind_of(info.type.tensor_type.elem_type).dtype)
-                for info, array in known
+                for info, array in pairs
             }
             values |= {name: arrays[name] for name in error.inputs}
     return reader.build(values=values)
@@ -223,22 +223,24 @@ def render() -> str:
     version, opset = onnx.__version__, defs.onnx_opset_version()
     page = _HEADER.format(version=version, opset=opset, short=groups)
     page += "\n".join(row.line() for row in rows()) + "\n"
-    others: dict[str, list[str]] = {}
+    names_by_domain: dict[str, list[str]] = {}
     for domain, name in registered():
-        others.setdefault(domain, []).append(name)
+        names_by_domain.setdefault(domain, []).append(name)
     schemas = {schema.name for schema in defs.get_all_schemas() if not schema.domain}
-    others[""] = [name for name in others[""] if name not in schemas]
+    names_by_domain[""] = [name for name in names_by_domain[""] if name not in schemas]
     page += "\n## Operators of others\n\n[onnx.md](../onnx.md) says what they are.\n\n"
     page += "| domain | operators |\n|---|---|\n"
-    for domain, contributed in others.items():
+    for domain, contributed in names_by_domain.items():
         if contributed:
             page += f"| {domain or 'none'} | {', '.join(contributed)} |\n"
     page += "\n## What a session computes itself\n\n"
     page += "[onnx.md](../onnx.md#strings-sequences-optionals-and-maps) says when.\n\n"
     page += "| domain | operators |\n|---|---|\n"
     for domain in ("", "ai.onnx.ml"):
-        own = [f"{name} ({opsets[0]}-)" for (of, name), opsets in ruled().items() if of == domain]
-        page += f"| {domain or 'ai.onnx'} | {', '.join(own)} |\n"
+        package_operators = [
+            f"{name} ({opsets[0]}-)" for (of, name), opsets in ruled().items() if of == domain
+        ]
+        page += f"| {domain or 'ai.onnx'} | {', '.join(package_operators)} |\n"
     return page
 
 

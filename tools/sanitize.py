@@ -62,7 +62,7 @@ def subject_of(seed: int, only: Sequence[str] = ()) -> Subject:
     name = only[seed % len(only)] if only else pattern if seed % 3 == 1 else cls.__name__
     if name in PATTERNS:
         return Subject(f"{name} {seed}", lambda: _pattern(name, seed))
-    (cls,) = {one for one in _GENERATORS if one.__name__ == name}
+    (cls,) = {generator for generator in _GENERATORS if generator.__name__ == name}
     return Subject(f"{name} {seed}", lambda: cls(random.Random(seed), _SIZE).module)
 
 
@@ -171,8 +171,8 @@ def _results(seeds: range, bundles: int, only: Sequence[str]) -> Iterator[dict[s
                 first = seed + 1
                 yield {"seed": seed, **result}
         if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:]
-            yield {"seed": seed, "found": f"the process ends with {done.returncode}: {said}"}
+            last_words = done.stderr.strip().splitlines()[-1:]
+            yield {"seed": seed, "found": f"the process ends with {done.returncode}: {last_words}"}
             first = seed + 1
 
 

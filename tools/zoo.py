@@ -74,11 +74,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the light networks with random weights.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.names if name not in NAMES]
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         parser.error(f"no network called {', '.join(unknown)}")
-    for path in _write(chosen.folder, chosen.names or list(NAMES)):
+    for path in _write(options.folder, options.names or list(NAMES)):
         print(path)  # noqa: T201 -- the list of files is this tool's output
 
 

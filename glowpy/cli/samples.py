@@ -84,15 +84,15 @@ def sample_shapes(
     seen: dict[str, Shape] = {}
     rows: list[str] = []
     for name, array in read_arrays(text).items() if path.suffix == ".npz" and path.exists() else ():
-        declared, whole = shapes.get(name), array.shape
-        if declared is None or not whole:
+        declared, array_shape = shapes.get(name), array.shape
+        if declared is None or not array_shape:
             continue
-        if len(whole) == len(declared):  # as `_count` has it: along the first dimension
+        if len(array_shape) == len(declared):  # as `_count` has it: along the first dimension
             rows += [] if isinstance(declared[0], int) else [name]
-            whole = (declared[0] if isinstance(declared[0], int) else 1, *whole[1:])
-            seen[name] = whole
-        elif len(whole) == len(declared) + 1:
-            seen[name] = whole[1:]
+            array_shape = (declared[0] if isinstance(declared[0], int) else 1, *array_shape[1:])
+            seen[name] = array_shape
+        elif len(array_shape) == len(declared) + 1:
+            seen[name] = array_shape[1:]
     return seen, rows
 
 
@@ -184,14 +184,20 @@ def _count(port: Port, array: Array, path: str) -> int:
             note="give a folder with a .npz file for each sample, or a reader",
         )
     shape = port.type.extents
-    whole: tuple[int, ...] = array.shape
-    if whole == shape:
+    array_shape: tuple[int, ...] = array.shape
+    if array_shape == shape:
         return 1
-    if whole[1:] == shape:
-        return whole[0]
-    if shape and whole[1:] == shape[1:] and shape[0] and whole and whole[0] % shape[0] == 0:
-        return whole[0] // shape[0]
-    got = "x".join(map(str, whole))
+    if array_shape[1:] == shape:
+        return array_shape[0]
+    if (
+        shape
+        and array_shape[1:] == shape[1:]
+        and shape[0]
+        and array_shape
+        and array_shape[0] % shape[0] == 0
+    ):
+        return array_shape[0] // shape[0]
+    got = "x".join(map(str, array_shape))
     raise LoadError(
         f"input '{port.name}': expected arrays of {port.type} one after the other, got {array.dtype}[{got}]",
         loc=Loc(path),

@@ -129,8 +129,8 @@ class Model(ABC):
         values: Mapping[str, Array],
     ) -> list[Type]:
         """The types of the inputs. Raises UserError for shapes that do not fit."""
-        known = {name: array.shape for name, array in values.items()}
+        shapes_of_values = {name: array.shape for name, array in values.items()}
         try:
-            return bind(self.inputs, {**known, **(shapes or {})}, dims or {})
+            return bind(self.inputs, {**shapes_of_values, **(shapes or {})}, dims or {})
         except UserError as error:
             raise located(error, Loc(self.file)) from None

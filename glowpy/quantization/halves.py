@@ -75,10 +75,12 @@ def halve(
     while True:
         f = original.module.clone().function(original.name)
         functions = (*f.called, f)
-        kept = _kept(f, keep)
+        reasons_to_keep = _kept(f, keep)
         constants: dict[NodeValue, Operand] = {}
         exact: set[NodeValue] = set()
-        converters = {g: _Converter(g, kind, kept, refused, constants, exact) for g in functions}
+        converters = {
+            g: _Converter(g, kind, reasons_to_keep, refused, constants, exact) for g in functions
+        }
         # Callers go first: what they hand on may be exact.
         reasons = {g: converters[g].run() for g in reversed(functions)}
         new = {n: why for c in converters.values() for n, why in c.refusals(compiler).items()}

@@ -67,7 +67,7 @@ class Options:
             ("biases", self.bias, _BIASES),
         ):
             if kind not in kinds:
-                expected = ", ".join(known.value for known in kinds)
+                expected = ", ".join(allowed_kind.value for allowed_kind in kinds)
                 raise UserError(f"expected {what} of kind {expected}, got {kind.value}")
         if self.tables not in (4, 8, None):
             raise UserError(f"expected tables of 4 or 8 bits, got {self.tables}")

@@ -365,23 +365,37 @@ class Assumptions:
 
     def _narrowed(self, difference: Dim, extents: Mapping[str, int]) -> bool:
         """Raises the lower bounds of symbols until a difference is 0 for whatever is in bounds, if it is then."""
-        open_ = [one for one in symbols_of([difference]).values() if one.name in self._bounds]
-        lows = {one.name: extents[one.name] for one in open_}
+        open_ = [
+            open_symbol
+            for open_symbol in symbols_of([difference]).values()
+            if open_symbol.name in self._bounds
+        ]
+        lows = {open_symbol.name: extents[open_symbol.name] for open_symbol in open_}
 
         def is_equal(lows: Mapping[str, int]) -> bool:
-            bounded = {one.name: symbol(one.name, lows[one.name], one.high) for one in open_}
+            bounded = {
+                open_symbol.name: symbol(open_symbol.name, lows[open_symbol.name], open_symbol.high)
+                for open_symbol in open_
+            }
             return substituted(difference, bounded) == 0
 
         if not is_equal(lows):
             return False
-        for one in open_:
-            choices = range(one.low, lows[one.name])
-            at = bisect_left(choices, True, key=lambda low: is_equal(lows | {one.name: low}))
-            lows[one.name] = one.low + at
-        if any(one.low < one.high == lows[one.name] for one in open_):
+        for open_symbol in open_:
+            choices = range(open_symbol.low, lows[open_symbol.name])
+            at = bisect_left(
+                choices, True, key=lambda low: is_equal(lows | {open_symbol.name: low})
+            )
+            lows[open_symbol.name] = open_symbol.low + at
+        if any(
+            open_symbol.low < open_symbol.high == lows[open_symbol.name] for open_symbol in open_
+        ):
             return False  # nothing would be open between such bounds
-        for one in open_:
-            self._bounds[one.name] = lows[one.name], *self._bounds[one.name][1:]
+        for open_symbol in open_:
+            self._bounds[open_symbol.name] = (
+                lows[open_symbol.name],
+                *self._bounds[open_symbol.name][1:],
+            )
         return True
 
     def _spaced(self, difference: Dim, extents: Mapping[str, int]) -> bool:

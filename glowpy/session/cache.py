@@ -133,11 +133,11 @@ class Specialisations(Generic[K]):
         with self._lock:
             if key not in self._entries:
                 return
-            replaced = [own for own in self._entries if is_replaced(own)]
+            replaced = [entry_key for entry_key in self._entries if is_replaced(entry_key)]
             if not self._pinned.isdisjoint(replaced):
                 self._pinned.add(key)
-            for own in replaced:
-                self._drop(own)
+            for entry_key in replaced:
+                self._drop(entry_key)
 
     def keep(self, is_wanted: Callable[[K], bool]) -> None:
         """Drops what has a key that is not wanted."""

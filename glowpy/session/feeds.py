@@ -72,14 +72,14 @@ def checked_feeds(
     if not isinstance(input_feed, (dict, Mapping)):  # the latter takes four times as long
         raise UserError(f"expected a dict of inputs, got {type(input_feed).__name__}")
     feeds = {}
-    for name, dtype, kept in dtypes:
+    for name, dtype, kept_dtype in dtypes:
         if name not in input_feed:
             raise _misfit(infos(), input_feed)
         feeds[name] = array = np.asarray(input_feed[name])
         if array.dtype != dtype:
             raise UserError(f"'{name}': expected {dtype}, got {array.dtype}")
-        if kept is not None:  # integers of 4 bits, in bytes
-            feeds[name] = array.astype(kept)
+        if kept_dtype is not None:  # integers of 4 bits, in bytes
+            feeds[name] = array.astype(kept_dtype)
     if len(feeds) != len(input_feed):
         raise _misfit(infos(), input_feed)
     return feeds

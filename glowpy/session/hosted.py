@@ -291,8 +291,8 @@ class _Graph:
         if function is None:
             return False
         scanned = self._inputs[len(self._inputs) - len(rounds.scanned) :]
-        whole = zip(scanned, rounds.scanned, strict=True)
-        feed.update({name: array for name, array in whole if name in feed})
+        pairs = zip(scanned, rounds.scanned, strict=True)
+        feed.update({name: array for name, array in pairs if name in feed})
         return function.advance(self._wiring, rounds, feed)
 
     def compute(self, values: dict[str, HostValue]) -> None:
@@ -304,7 +304,7 @@ class _Graph:
 
 def _wiring_of(plan: HostPlan, segment: Segment, rounds: Rounds) -> Wiring | None:
     """How rounds of a graph follow from each other that is one segment; None if there is more to that."""
-    inputs, results, own = [*plan.inputs], [*plan.outputs], {*segment.outputs}
+    inputs, results, segment_outputs = [*plan.inputs], [*plan.outputs], {*segment.outputs}
     number = keep = ""
     if rounds.counters:
         number, truth, *inputs = inputs
@@ -319,7 +319,11 @@ def _wiring_of(plan: HostPlan, segment: Segment, rounds: Rounds) -> Wiring | Non
         if given != taken
     )
     stacked = tuple(results[count:])
-    if not own >= {*stacked, *(given for _, _, given in carried), *([keep] if keep else [])}:
+    if not segment_outputs >= {
+        *stacked,
+        *(given for _, _, given in carried),
+        *([keep] if keep else []),
+    }:
         return None
     return Wiring(carried, tuple(inputs[count:]), stacked, number, keep)
 
@@ -332,8 +336,8 @@ def _numbered(feed: dict[str, Array], texts: frozenset[str]) -> Array:
     items = {name: feed[name].reshape(-1).tolist() for name in feed if name in texts}
     words = sorted({""}.union(*items.values()))
     numbers = {word: number for number, word in enumerate(words)}
-    for name, own in items.items():
-        flat = np.array([numbers[word] for word in own], np.int64)
+    for name, item in items.items():
+        flat = np.array([numbers[word] for word in item], np.int64)
         feed[name] = flat.reshape(feed[name].shape)
     return np.array(words, object)
 

@@ -80,7 +80,7 @@ def fresh_shapes(
 def _declared(model: Model, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
     """The dimensions of variables that hold nothing: numbers where others say them, and else symbols."""
     inputs = {info.name: info for info in model.inputs}
-    said: dict[str | tuple[str, int], Dim] = {
+    sizes: dict[str | tuple[str, int], Dim] = {
         dim: size
         for name, shape in given.items()
         for dim, size in zip(inputs[name].shape or (), shape, strict=False)
@@ -101,10 +101,10 @@ def _declared(model: Model, pairs: StatePairs, given: Shapes) -> dict[str, Shape
                 shape.append(dim)
                 continue
             key = dim or (name, axis)
-            if key not in said:
-                own = names.take(symbol_name(dim or f"{name}_{axis}"))
-                said[key] = symbol(own, 0, _HIGH)
-            shape.append(said[key])
+            if key not in sizes:
+                free_name = names.take(symbol_name(dim or f"{name}_{axis}"))
+                sizes[key] = symbol(free_name, 0, _HIGH)
+            shape.append(sizes[key])
         declared[name] = tuple(shape)
     return declared
 
@@ -142,7 +142,9 @@ def _ports(
             if meaning is None:
                 guessed.add(name)
             own = {name: 0 if meaning is None else meaning}
-            meanings = {known: substituted(dim, own) for known, dim in meanings.items()} | own
+            meanings = {
+                constants: substituted(dim, own) for constants, dim in meanings.items()
+            } | own
         else:
             module.forget()
             return state_ports(module.main), guessed, values

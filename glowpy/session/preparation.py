@@ -150,8 +150,8 @@ class Ranges:
         ]
         if len(self.parts) > MOST_PROGRAMS:
             raise UserError(f"expected at most {MOST_PROGRAMS} parts, got {len(self.parts)}")
-        known = self.extents({name: low for name, (low, _) in self.parts[0].items()})
-        if missing := [name for name in names if name not in known]:
+        lowest_extents = self.extents({name: low for name, (low, _) in self.parts[0].items()})
+        if missing := [name for name in names if name not in lowest_extents]:
             raise UserError(
                 f"expected a range of '{missing[0]}' as well",
                 note="every open dimension needs extents, such as 1..64, or what it is computed of, such as past+seq",
@@ -162,9 +162,9 @@ class Ranges:
         extents: dict[str, Dim] = dict(own)
         names = _names(self._infos)
         for name, text in self._texts.items():
-            known = {names[other]: extent for other, extent in extents.items()}
+            numbers = {names[other]: extent for other, extent in extents.items()}
             try:
-                extents[name] = parse_dim(_in_symbols(text, names), known)
+                extents[name] = parse_dim(_in_symbols(text, names), numbers)
             except UserError as error:
                 raise UserError(f"'{name}': {error.diagnostics[0].message}, in '{text}'") from None
         rest = [name for name in names if name not in extents]
@@ -278,7 +278,7 @@ class _Preparation:
 
     def _base(self, corners: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
         """Extents that the model allows: a corner, or others. Raises the first error if there are none."""
-        inner = (_clamped(self._part, self._part, one) for one in _from_the_ends(self._part))
+        inner = (_clamped(self._part, self._part, corner) for corner in _from_the_ends(self._part))
         tried = 0
         for extents in itertools.chain(corners, itertools.islice(inner, _SOUGHT)):
             if self._try(extents, exactly=True):

@@ -138,7 +138,7 @@ class Programs:
         """The ranges or sizes assumed for open dimensions, by name."""
         with self._lock:
             assumed = [*self._assumptions.values()]
-        return {name: text for one in assumed for name, text in one.summary.items()}
+        return {name: text for assumptions in assumed for name, text in assumptions.summary.items()}
 
     def prepare(self, ranges: Ranges, arrays: Mapping[str, Array]) -> None:
         """Compiles for all extents within ranges, and for these elements where they have to be known.
@@ -243,9 +243,9 @@ class Programs:
         decide about branches.
         """
         names = [name for name in error.inputs if name not in known]
-        kept = any(name in self._pairs for name in names)
+        is_kept = any(name in self._pairs for name in names)
         large = any(math.prod(shapes[name]) > MAX_VALUE for name in error.inputs)
-        if kept or not names or large:
+        if is_kept or not names or large:
             return False
         floats = {info.name for info in self._model.inputs if info.kind.has_fractions}
         many = any(math.prod(shapes[name]) > _FEW_ELEMENTS for name in error.inputs)

@@ -70,7 +70,7 @@ class Plan:
                 strict=True,
             ),
         ]
-        return all(own.low <= its.low and its.high <= own.high for own, its in pairs)
+        return all(bounds.low <= its.low and its.high <= bounds.high for bounds, its in pairs)
 
     def admits(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Whether it is for inputs of these shapes."""
@@ -97,12 +97,14 @@ class Plan:
                     sums.append((dim, size))
                 elif extents.setdefault(dim.symbol.name, size) != size:
                     return False
-        one = self._symbols
-        if len(extents) < len(one):  # some count multiples
+        symbols = self._symbols
+        if len(extents) < len(symbols):  # some count multiples
             for dim, size in sums:
                 extents = solved(dim, size) | extents
         return (
-            len(extents) == len(one)
-            and all(one[name].low <= size <= one[name].high for name, size in extents.items())
+            len(extents) == len(symbols)
+            and all(
+                symbols[name].low <= size <= symbols[name].high for name, size in extents.items()
+            )
             and all(at_extents(dim, extents) == size for dim, size in sums)
         )

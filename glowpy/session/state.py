@@ -94,9 +94,11 @@ class SessionState:
         with self._turn:
             self._check_whole()
             shapes = self._shapes(feeds)
-            kept = [name for name in names if name in self._kept]
-            copies = {name: array for name, array in (out or {}).items() if name in kept}
-            others = {name: out[name] for name in out if name not in kept} if out else None
+            kept_names = [name for name in names if name in self._kept]
+            copies = {name: array for name, array in (out or {}).items() if name in kept_names}
+            other_arrays = (
+                {name: out[name] for name in out if name not in kept_names} if out else None
+            )
             state = self._state
 
             def compute(
@@ -119,14 +121,14 @@ class SessionState:
             except UserError as error:
                 raise self._with_held_shapes(error, shapes) from error
             if function.supposed:
-                outputs, function = supposed_outputs(function, shapes, others, compute, ways)
+                outputs, function = supposed_outputs(function, shapes, other_arrays, compute, ways)
             else:
-                outputs = compute(function, others)
+                outputs = compute(function, other_arrays)
             if function.checks:
                 raise_wrong(outputs, function.checks, self._model.file)
             assert state is not None
-            if kept:
-                left = {output: state[self._kept[output]] for output in kept}
+            if kept_names:
+                left = {output: state[self._kept[output]] for output in kept_names}
                 store_outputs(left, copies)
                 outputs |= {n: a if n in copies else a.copy() for n, a in left.items()}
             self._state, self._contents = state, {}
@@ -221,15 +223,15 @@ class SessionState:
 
     def _check_alike(self, arrays: Mapping[str, Array]) -> None:
         """Raises UserError where arrays contradict each other in a dimension that the model gives one name."""
-        said: dict[str, tuple[str, int]] = {}
+        first_sizes: dict[str, tuple[str, int]] = {}
         for name, array in arrays.items():
             for dim, size in zip(self._inputs[name].shape or (), array.shape, strict=False):
                 if (
                     isinstance(dim, str)
-                    and (known := said.setdefault(dim, (name, size)))[1] != size
+                    and (first_size := first_sizes.setdefault(dim, (name, size)))[1] != size
                 ):
                     raise UserError(
-                        f"'{name}': expected '{dim}' = {known[1]} as in '{known[0]}', got {size}"
+                        f"'{name}': expected '{dim}' = {first_size[1]} as in '{first_size[0]}', got {size}"
                     )
 
 
@@ -241,15 +243,15 @@ def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[st
     types = function.inputs | {port.name: port.type for port in function.state_ports}
     extents = extents_of({name: (type.shape, shapes[name]) for name, type in types.items()})
     ports = [port for port in function.state_ports if port.name in arrays]
-    known = [p for p in ports if symbols_of(p.following.shape).keys() <= extents.keys()]
-    for port in known:
+    known_ports = [p for p in ports if symbols_of(p.following.shape).keys() <= extents.keys()]
+    for port in known_ports:
         array, type = arrays[port.name], largest_at(port.following, extents)
         got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
         if array.dtype != type.kind.dtype or array.shape != type.shape:
             raise UserError(f"out, for '{port.name}': expected an array of type {type}, got {got}")
         if not array.flags.writeable:
             raise UserError(f"out, for '{port.name}': expected a writeable array for an output")
-    return len(known) < len(ports)
+    return len(known_ports) < len(ports)
 
 
 def state_pairs(model: Model, state: StatePairs | Literal["auto"] | None) -> StatePairs:

@@ -117,17 +117,17 @@ def supposed_outputs(
     while supposed := function.supposed:
         try:
             outputs = compute(function, None)
-            others = _found_otherwise(function, shapes, outputs)
+            extents = _found_otherwise(function, shapes, outputs)
         except NoRoomError as error:  # for as much as may be found
             function = ways.for_elements(shapes, [*supposed], error)
             break
-        if not others:
+        if not extents:
             store_outputs(outputs, out or {})
             return outputs, function
-        if not ways.exceeded(function, others):
-            name, extent = next(iter(others.items()))
+        if not ways.exceeded(function, extents):
+            name, extent = next(iter(extents.items()))
             misfit = UserError(f"expected '{name}' = {supposed[name]}, as for others, got {extent}")
-            function = ways.for_elements(shapes, [*others], misfit)
+            function = ways.for_elements(shapes, [*extents], misfit)
             break
         function = ways.function_for(shapes)
     return compute(function, out), function
@@ -202,7 +202,7 @@ class Suppositions:
 
         `known` has what the shapes of inputs say in this call, and `counts` need a bound.
         """
-        answers = [self.suppose(one, few, known, inputs) for one in asked]
+        answers = [self.suppose(question, few, known, inputs) for question in asked]
         return self.limit(counts, inputs) or any(answers)
 
     def suppose(
@@ -251,14 +251,16 @@ class Suppositions:
         """Returns the supposed extents where `few` are 0 or 1, and dimensions of inputs are `dims`."""
         supposed = {name: symbol(name, low, high) for name, (low, high) in self._bounds.items()}
         for name, meanings in self._meanings.items():
-            fitting = [known for known in meanings if known <= few]
+            fitting = [constants for constants in meanings if constants <= few]
             if fitting:
                 supposed[name] = substituted(meanings[min(fitting, key=len)], dims)
         return supposed
 
     def inputs_of(self, names: Sequence[str]) -> list[str]:
         """The inputs whose elements decide some extents."""
-        return [*dict.fromkeys(one for name in names for one in self.inputs.get(name, ()))]
+        return [
+            *dict.fromkeys(input_name for name in names for input_name in self.inputs.get(name, ()))
+        ]
 
     def exceed(self, found: Mapping[str, int]) -> None:
         """Makes limits higher that a run has found to be too low.

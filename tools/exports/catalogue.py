@@ -103,8 +103,8 @@ def grouped(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Returns the positional arguments of a call of the network: caches come as a list of pairs."""
     caches = [value for name, value in values.items() if name.startswith("past")]
     pairs = list(zip(caches[::2], caches[1::2], strict=True))
-    others = [value for name, value in values.items() if not name.startswith("past")]
-    return (*others, pairs) if pairs else tuple(others)
+    single_values = [value for name, value in values.items() if not name.startswith("past")]
+    return (*single_values, pairs) if pairs else tuple(single_values)
 
 
 def outputs(network: nn.Module, tensors: Mapping[str, Tensor]) -> list[Any]:

@@ -276,13 +276,13 @@ def suppressed(boxes: Tensor, scores: Tensor, most: int, overlap: float, score: 
     rows = []
     pairs = _overlap(boxes[0])
     for kind, row in enumerate(scores[0]):
-        kept: list[int] = []
+        indices: list[int] = []
         for index in row.argsort(descending=True, stable=True).tolist():
-            if row[index] <= score or len(kept) == most:
+            if row[index] <= score or len(indices) == most:
                 break
-            if all(pairs[index, other] <= overlap for other in kept):
-                kept.append(index)
-        rows += [[0, kind, index] for index in kept]
+            if all(pairs[index, other] <= overlap for other in indices):
+                indices.append(index)
+        rows += [[0, kind, index] for index in indices]
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
 
 
@@ -342,8 +342,8 @@ class Detector(nn.Module):
         parts = [self._boxes(self.heads[0](joined), 0, 8), self._boxes(self.heads[1](far), 1, 16)]
         boxes = torch.cat([part[0] for part in parts], 1)
         scores = torch.cat([part[1] for part in parts], 1).transpose(1, 2)
-        kept = suppressed(boxes, scores, self.most, 0.5, 0.2)
-        places, kinds = kept[:, 2], kept[:, 1]
+        rows = suppressed(boxes, scores, self.most, 0.5, 0.2)
+        places, kinds = rows[:, 2], rows[:, 1]
         return boxes[0, places], kinds, scores[0, kinds, places]
 
 

@@ -24,12 +24,12 @@ def main() -> int:
     parser.add_argument(
         "--models", action="store_true", help="export the networks ROW again (needs PyTorch)"
     )
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     try:
-        if chosen.models:
-            make_models(chosen.rows)
+        if options.models:
+            make_models(options.rows)
             return 0
-        return _measure(chosen)
+        return _measure(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command's output
         return 1

@@ -76,8 +76,8 @@ def _random(workshop: Workshop, options: argparse.Namespace) -> list[Outcome]:
         for mutant in drawn:
             mutants.append(mutant)
             progress.update(task, completed=len(mutants))
-    others = () if options.closest else options.tests
-    trial = partial(try_random, workshop, reach=reach, others=others)
+    test_paths = () if options.closest else options.tests
+    trial = partial(try_random, workshop, reach=reach, others=test_paths)
     return _try(workshop, mutants, trial, options)
 
 

@@ -104,8 +104,8 @@ class _Follower:
         else:
             skipped = set(plan.skip)
             chosen = [item for item in items if item.nodeid not in skipped]
-        kept = set(chosen)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        kept_items = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept_items])
         items[:] = chosen
         for item in items:
             if limit := plan.seconds.get(item.nodeid):

@@ -137,12 +137,12 @@ class Network:
 
     def known(self, array: Any, dtype: Any = None) -> str:
         """A constant with these elements."""
-        whole = np.asarray(array, dtype)
+        contents = np.asarray(array, dtype)
         for name, other in self._weights.items():
             if other is array:
                 return name
         name = f"w{len(self._weights)}"
-        self._weights[name] = whole
+        self._weights[name] = contents
         return name
 
     def weights(self, shape: Sequence[int], scale: float = 0.3) -> str:

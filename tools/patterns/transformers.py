@@ -83,8 +83,8 @@ def _repeated(n: Network, x: str, batch: int, shared: int, heads: int) -> str:
     five = n.op("Unsqueeze", x, n.ints(axis))
     shape = [1, 1, 1, 1, 1]
     shape[axis] = many
-    whole = n.op("Expand", five, n.ints(*shape))
-    flat: str = n.op("Reshape", whole, _joined(n, x, heads))
+    expanded = n.op("Expand", five, n.ints(*shape))
+    flat: str = n.op("Reshape", expanded, _joined(n, x, heads))
     return flat
 
 
@@ -241,8 +241,8 @@ def gelu(n: Network) -> None:
         order = list(operands)
         n.rng.shuffle(order)
         total, *rest = order
-        for one in rest:
-            total = n.op("Mul", total, one)
+        for factor in rest:
+            total = n.op("Mul", total, factor)
         return total
 
     if n.chance(0.4) and n.dtype is not np.float64:

@@ -165,7 +165,7 @@ def _compare_all(
     """Everything at these extents, with these inputs."""
     at = f" at {dict(dims)}" if dims else ""
     interpreted = _compiled(model, dims, glowpy.InterpreterBackend(), Counter()).compiled(feeds)
-    others = {
+    other_results = {
         name: np.where(np.isnan(interpreted[name]), interpreted[name], array)
         if array.dtype.kind == "f" and array.shape == interpreted[name].shape
         else array
@@ -176,7 +176,7 @@ def _compare_all(
     def judge() -> Judgement:
         return judged(model, feeds)
 
-    compare(interpreted, others, network, f"interpreter, onnxruntime{at}", judge)
+    compare(interpreted, other_results, network, f"interpreter, onnxruntime{at}", judge)
     results = {who: run(feeds) for who, run in runs.items()}
     for who, arrays in results.items():
         if not who.endswith(_THREADS):

@@ -143,8 +143,8 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
     zero = w.splat(0.0, ElemKind.F64)
     small = w.node("lt", w.node("abs", x), w.node("abs", y))
     none = w.node("sub", x, x)  # NaN where the dividend is infinite, else 0
-    whole = w.node("add", w.node("floor", w.node("div", x, y)), none)
-    quotient = w.node("select", small, zero, whole)
+    floor = w.node("add", w.node("floor", w.node("div", x, y)), none)
+    quotient = w.node("select", small, zero, floor)
     rest = w.node("select", small, x, _difference(w, x, quotient, y))
     # It has the other sign also where the quotient was rounded up to an integer.
     apart = w.node("xor", w.node("lt", rest, zero), w.node("lt", y, zero))

@@ -233,12 +233,12 @@ def _added(f: Function, total: NodeValue | None, term: NodeValue) -> NodeValue:
     """The sum of a term's elements, and of what was added up before; in the kind of the first term."""
     axes = tuple(range(term.type.rank))
     scalar = f.create_reduce_add("flow", term, axes).result if axes else term
-    one = f.create_reshape("flow", term.type.with_shape(()), scalar).result
+    scalar_term = f.create_reshape("flow", term.type.with_shape(()), scalar).result
     if total is None:
-        return one
-    if one.type.kind is not total.type.kind:
-        one = f.create_convert("flow", total.type, one).result
-    return f.create_add("flow", total, one).result
+        return scalar_term
+    if scalar_term.type.kind is not total.type.kind:
+        scalar_term = f.create_convert("flow", total.type, scalar_term).result
+    return f.create_add("flow", total, scalar_term).result
 
 
 def _is_float(leaf: Value) -> bool:

@@ -57,8 +57,8 @@ def computed_slices(
 def _sliced(n: Importing, value: Value, axis: int, begin: Value, end: Value, step: int) -> Value:
     """Both are i64[1], count from the end if negative, and are clamped into the axis, as ONNX says."""
     size = value.type.shape[axis]
-    whole = max(highest(size), 1)  # a longer step leads to the first element, too, but may overflow
-    step = max(min(step, whole), -whole)
+    limit = max(highest(size), 1)  # a longer step leads to the first element, too, but may overflow
+    step = max(min(step, limit), -limit)
     low, high = (0, size) if step > 0 else (-1, size - 1)
     first = _clamped(Numbers(n, begin), size, least(0, high), high)
     span, is_exact = _known_span(n, begin, end, step, size)

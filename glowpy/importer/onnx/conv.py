@@ -111,15 +111,17 @@ def _conv_transpose(n: OnnxNode) -> Value:
         if len(values) != rank or min(values) < (0 if name == "output_padding" else 1):
             raise UserError(f"attribute '{name}': expected {rank} sizes, got {list(values)}")
     reach = [(k - 1) * d + 1 for k, d in zip(kernels, dilation, strict=True)]
-    whole = [
+    full_sizes = [
         s * (size - 1) + e + r for s, size, e, r in zip(strides, spatial, extra, reach, strict=True)
     ]
-    pads = _transposed_pads(n, [s * size for s, size in zip(strides, spatial, strict=True)], whole)
-    sizes = [have - pads[i] - pads[rank + i] for i, have in enumerate(whole)]
+    pads = _transposed_pads(
+        n, [s * size for s, size in zip(strides, spatial, strict=True)], full_sizes
+    )
+    sizes = [have - pads[i] - pads[rank + i] for i, have in enumerate(full_sizes)]
     for axis, size in enumerate(sizes):
         if highest(size) < 0 or (size == 0 and spatial[axis] != 0):
             raise UserError(
-                f"expected pads that leave some of the {whole[axis]} elements of spatial dimension {axis}, "
+                f"expected pads that leave some of the {full_sizes[axis]} elements of spatial dimension {axis}, "
                 f"got {pads[axis]} and {pads[rank + axis]}"
             )
     outputs = w.extents[1] * group

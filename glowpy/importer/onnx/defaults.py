@@ -86,9 +86,11 @@ def _without(
         name += "_"
     copy.name = name
     for node in _all(list(copy.node)):
-        kept = [a for a in node.attribute if a.ref_attr_name not in names]
-        if len(kept) < len(node.attribute):
-            attributes = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
+        other_attributes = [a for a in node.attribute if a.ref_attr_name not in names]
+        if len(other_attributes) < len(node.attribute):
+            attributes = [
+                onnx.AttributeProto.FromString(a.SerializeToString()) for a in other_attributes
+            ]
             del node.attribute[:]
             node.attribute.extend(attributes)
     return copy

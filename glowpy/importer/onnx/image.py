@@ -180,13 +180,13 @@ def _resampled(
 ) -> Value:
     """Without a rule for the `nearest` element, it is the one before where it grows, else the one after."""
     Type(n.type(0).kind, tuple(dim.count for dim in sampling))  # refuses what overflows
-    value, own = n.value(0), n.type(0).kind
+    value, source_kind = n.value(0), n.type(0).kind
     if mode not in ("nearest", "linear", "cubic"):
         raise n.unsupported(f"mode '{mode}'")
     if mode != "nearest":
-        if not (own.is_float or own.is_integer) or value.type.quant is not None:
+        if not (source_kind.is_float or source_kind.is_integer) or value.type.quant is not None:
             raise n.unsupported(f"mode '{mode}' for {value.type}")
-        value = convert(n, value, _working_kind(own))
+        value = convert(n, value, _working_kind(source_kind))
     if any(dim.size == 0 != dim.count for dim in sampling):
         raise UserError(f"expected something to resize, got {value.type}")
     cropped = coordinates == "tf_crop_and_resize"
@@ -219,9 +219,9 @@ def _resampled(
         value = _gathered(n, n.operand(value), axis, taps)
     value = _repeated(n, value, repeats)
     result = _extrapolated(n, value, outside) if cropped else value
-    if own.is_integer and mode != "nearest":
+    if source_kind.is_integer and mode != "nearest":
         result = n.f.create_round(n.name, n.operand(result)).result
-    return convert(n, result, own)
+    return convert(n, result, source_kind)
 
 
 def _grows(dim: _Sampling) -> bool:

@@ -109,9 +109,9 @@ def give_checks(branches: Sequence[Subgraph]) -> list[str]:
     """Has each of several functions, of which one is called, give the checks of all; where these are."""
     checks = [check for branch in branches for check in branch.scope.checks or ()]
     for branch in branches:
-        own = branch.scope.checks or ()
+        branch_checks = branch.scope.checks or ()
         for check in checks:
-            value = check.value if check in own else Tensor.of(_NOTHING)
+            value = check.value if check in branch_checks else Tensor.of(_NOTHING)
             branch.f.gives.append(branch.give(value, "check"))
     return [check.place for check in checks]
 

@@ -295,8 +295,11 @@ def _rms_normalization(n: OnnxNode) -> tuple[Value, Value]:
 def _mean_variance_normalization(n: OnnxNode) -> Value:
     """Centred elements, divided by a deviation that is kept from 0 after its root was taken."""
     type, f = n.type(0), n.f
-    chosen = n.integers("axes")
-    axes = {normalize_axis(axis, type.rank) for axis in ((0, 2, 3) if chosen is None else chosen)}
+    given_axes = n.integers("axes")
+    axes = {
+        normalize_axis(axis, type.rank)
+        for axis in ((0, 2, 3) if given_axes is None else given_axes)
+    }
     moments = _moments(n, _wide(n, n.value(0)), sorted(axes))
     epsilon = f.create_splat(f"{n.name}_epsilon", Type(moments.mean.type.kind, ()), 1e-9)
     deviation = f.create_add(n.name, f.create_sqrt(n.name, moments.variance), epsilon)

@@ -79,12 +79,12 @@ def _reduce(n: OnnxNode) -> Value:
     """
     op_type, type = n.proto.op_type, n.type(0)
     if n.opset >= (13 if op_type == "ReduceSum" else 18):
-        chosen = n.known_ints(1) if n.has(1) else ()
+        given_axes = n.known_ints(1) if n.has(1) else ()
     else:
-        chosen = n.integers("axes") or ()
-    if not chosen and not n.flag("noop_with_empty_axes"):
-        chosen = tuple(range(type.rank))
-    axes = tuple(sorted({normalize_axis(axis, type.rank) for axis in chosen}))
+        given_axes = n.integers("axes") or ()
+    if not given_axes and not n.flag("noop_with_empty_axes"):
+        given_axes = tuple(range(type.rank))
+    axes = tuple(sorted({normalize_axis(axis, type.rank) for axis in given_axes}))
     # A reduction over nothing still squares, takes logarithms, and so on; what only sums is left alone.
     kind = _computed_in(op_type, type.kind)
     operand = n.operand(convert(n, n.value(0), kind), n.proto.input[0])

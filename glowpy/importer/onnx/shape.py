@@ -444,22 +444,22 @@ def _filled(n: OnnxNode, pads: Sequence[Dim], fill: float) -> Value:
 def _repeated(n: OnnxNode, value: Value, axis: int, begin: Dim, end: Dim, mode: str) -> Value:
     """Pads of existing elements: slices picked by indices. Negative pads crop first."""
     size = value.type.shape[axis]
-    kept = size + least(begin, 0) + least(end, 0)
-    value = _part(n, value, axis, greatest(-begin, 0), greatest(kept, 0), 1)
+    num_kept = size + least(begin, 0) + least(end, 0)
+    value = _part(n, value, axis, greatest(-begin, 0), greatest(num_kept, 0), 1)
     begin, end = greatest(begin, 0), greatest(end, 0)
     if begin == end == 0:
         return value
-    if highest(kept) <= 0:
+    if highest(num_kept) <= 0:
         raise UserError(f"expected something to repeat in dimension {axis} of {n.type(0)}")
     if highest(begin + end) > 1 << 24:
         raise n.unsupported(f"a pad of {begin + end} elements with mode '{mode}'")
     parts: list[Operand] = []
-    for start, count in ((-begin, begin), (0, kept), (kept, end)):
+    for start, count in ((-begin, begin), (0, num_kept), (num_kept, end)):
         if count == 0:
             continue
         part = value
         if start != 0:
-            indices = _indices(n, start, count, kept, mode)
+            indices = _indices(n, start, count, num_kept, mode)
             picked = n.operand(indices.value, f"{n.name}_indices")
             part = n.f.create_gather(n.name, n.operand(value), picked, axis).result
         parts.append(n.operand(part))

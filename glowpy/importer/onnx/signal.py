@@ -145,12 +145,12 @@ def _transformed(n: OnnxNode, value: Value, length: int, *, inverse: bool, half:
     """The transform along the dimension before the last; halves are widened."""
     if not 1 <= length <= _LONGEST:
         raise UserError(f"expected a length from 1 to {_LONGEST}, got {length}")
-    own = value.type.kind
-    kind = ElemKind.F64 if own is ElemKind.F64 else ElemKind.F32
+    source_kind = value.type.kind
+    kind = ElemKind.F64 if source_kind is ElemKind.F64 else ElemKind.F32
     signal = n.operand(convert(n, value, kind), n.proto.input[0])
     if _largest_factor(length) > _LARGEST_FACTOR:
-        return convert(n, _convolved(n, signal, length, inverse=inverse, half=half), own)
-    return convert(n, _fast(n, signal, length, inverse=inverse, half=half), own)
+        return convert(n, _convolved(n, signal, length, inverse=inverse, half=half), source_kind)
+    return convert(n, _fast(n, signal, length, inverse=inverse, half=half), source_kind)
 
 
 def _fast(

@@ -183,13 +183,13 @@ def typed_outputs(
     inferred = _inferred(model, nodes)
     typed = []
     for proto in model.graph.output:
-        known = proto if is_typed(proto) else inferred.get(proto.name)
-        if known is None:
+        declaration = proto if is_typed(proto) else inferred.get(proto.name)
+        if declaration is None:
             raise UserError(
                 f"output '{proto.name}' has no type, and ONNX infers none",
                 note="declare its type in the model",
             )
-        typed.append(known)
+        typed.append(declaration)
     return typed
 
 

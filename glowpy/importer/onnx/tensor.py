@@ -320,8 +320,8 @@ def _is_cached(target: Path, path: Path, folder: Path, model: Path | None) -> bo
     """
     parents = [parent for parent in (folder, *folder.parents) if parent.name == "snapshots"]
     homes = {parent.parent / "blobs" for parent in parents[:1]}
-    if model is not None and (own := model.resolve()) != folder / model.name:
-        if target == own.parent / path.relative_to(folder):
+    if model is not None and (link_target := model.resolve()) != folder / model.name:
+        if target == link_target.parent / path.relative_to(folder):
             return True
-        homes.add(own.parent)
+        homes.add(link_target.parent)
     return target.parent in homes

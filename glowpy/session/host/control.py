@@ -80,8 +80,8 @@ def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
         while not loop.is_over:
             if body.advance(loop, outer):
                 continue
-            kept, *results = body(loop.inputs(), outer)
-            loop.goes_on = _is_true(kept, "the next condition")
+            keep, *results = body(loop.inputs(), outer)
+            loop.goes_on = _is_true(keep, "the next condition")
             _end_round(loop, results)
         if loop.round:
             return (*loop.state, *_stacked(loop, axes))

@@ -76,11 +76,11 @@ def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
         for index, node in enumerate(graph.node)
         if graphs_of(node)
     }
-    known = {diagnostic.loc for diagnostic in error.diagnostics}
+    locations = {diagnostic.loc for diagnostic in error.diagnostics}
     named = {
         place
         for place, node_loc in nodes.items()
-        if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in known)
+        if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in locations)
     }
     exact = named or isinstance(error, ValueNeededError)
     return HostModel(model.source, frozenset(named if exact else nodes))

@@ -326,8 +326,8 @@ def node_types(
                 schema, node, inputs, opset_imports=imports
             )
     stated = _stated(node, types) if node.op_type in _STATED else {}
-    known = {name: type for name, type in inferred.items() if type.WhichOneof("value")}
-    return {**_by_schema(node, schema, types), **stated, **known}
+    types_by_name = {name: type for name, type in inferred.items() if type.WhichOneof("value")}
+    return {**_by_schema(node, schema, types), **stated, **types_by_name}
 
 
 def check_operands(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> None:

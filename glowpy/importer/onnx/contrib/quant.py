@@ -78,12 +78,14 @@ def _qlinear_average_pool(n: OnnxNode) -> Value:
     """The channels are the last dimension or the second. Where pads count, so does what is beyond them."""
     last = n.flag("channels_last")
     image = n.operand(_number(n, 0) if last else channels_last(n, _number(n, 0)))
-    spatial, whole = image.type.shape[1:-1], n.flag("count_include_pad")
+    spatial, includes_pads = image.type.shape[1:-1], n.flag("count_include_pad")
     win = (
-        whole_windows(n, spatial) if whole else window(n, spatial, n.integers("kernel_shape") or ())
+        whole_windows(n, spatial)
+        if includes_pads
+        else window(n, spatial, n.integers("kernel_shape") or ())
     )
     means = means_of_windows(
-        n, image, win, ceil=n.flag("ceil_mode") and not whole, count_pads=whole
+        n, image, win, ceil=n.flag("ceil_mode") and not includes_pads, count_pads=includes_pads
     )
     return _stored(n, means if last else channels_first(n, means), n.type(0).kind, 3)
 

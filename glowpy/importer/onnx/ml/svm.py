@@ -73,9 +73,9 @@ def _rbf(n: OnnxNode, x: NodeValue, vectors: Array, p: _Parameters) -> NodeValue
     """Distances in f64: in f32, too little may be left of the squares of numbers as large as some features are."""
     f, wide = n.f, n.operand(convert(n, x, ElemKind.F64))
     products = f.create_mul(n.name, product(n, wide, vectors.T), _number(n, wide, -2.0))
-    own = f.create_reduce_add(n.name, f.create_mul(n.name, wide, wide), (1,))
+    example_squares = f.create_reduce_add(n.name, f.create_mul(n.name, wide, wide), (1,))
     vector_squares = constant(n, (vectors**2).sum(1), ElemKind.F64, "squares")
-    squares = f.create_add(n.name, f.create_add(n.name, products, vector_squares), own)
+    squares = f.create_add(n.name, f.create_add(n.name, products, vector_squares), example_squares)
     exponents = f.create_mul(n.name, squares, _number(n, wide, -p.gamma)).result
     return f.create_exp(n.name, n.operand(convert(n, exponents, x.type.kind))).result
 

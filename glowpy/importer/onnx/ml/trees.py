@@ -131,8 +131,10 @@ def _listed(n: OnnxNode, kind: str) -> tuple[_Branches, _Leaves, Array]:
     weights[f"{kind}_weights"] = _numbers(n, f"{kind}_weights")
     _expect_rows(weights, len(owners))
     at = places[table.rows(owners, weights[f"{kind}_nodeids"], f"{kind}_nodeids")]
-    kept = at < 0  # what branches have is never asked for
-    leaves = _Leaves(~at[kept], weights[f"{kind}_ids"][kept], weights[f"{kind}_weights"][kept])
+    at_leaf = at < 0  # what branches have is never asked for
+    leaves = _Leaves(
+        ~at[at_leaf], weights[f"{kind}_ids"][at_leaf], weights[f"{kind}_weights"][at_leaf]
+    )
     _, first = np.unique(trees, return_index=True)
     return branches, leaves, places[np.sort(first)]
 
@@ -418,8 +420,8 @@ def _weights(
     if aggregate in ("SUM", "AVERAGE"):
         np.add.at(weights, places, leaves.weight[used])
     else:
-        own = leaves.weight[used]
-        np.fmax.at(weights, places, -own if aggregate == "MIN" else own)
+        leaf_weights = leaves.weight[used]
+        np.fmax.at(weights, places, -leaf_weights if aggregate == "MIN" else leaf_weights)
     return weights, first
 
 
