@@ -108,7 +108,7 @@ def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
 
 
 def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
-    """The same for instructions."""
+    """Returns the instruction classes of `backend`, glowpy's own and installed operators: see `known_nodes`."""
     classes = (cls for other in BACKENDS.values() for cls in other.instructions)
     others = (cls for operators in installed_operators() for cls in operators.instructions)
     return tuple(dict.fromkeys([*classes, *backend.instructions, *others]))

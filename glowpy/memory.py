@@ -488,7 +488,7 @@ def _share_pieces(first: Array, second: Array) -> bool:
 
 
 def _overlapping(ranges: Sequence[_Range], mine: _Range, apart: bool) -> list[_Range]:
-    """Those of the sorted `ranges` that share a byte with `mine`.
+    """Returns the ranges, of the sorted `ranges`, that share a byte with `mine`.
 
     Where all are `apart`, only the last of those that begin before `mine` can reach into it.
     """

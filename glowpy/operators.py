@@ -51,7 +51,7 @@ class OperatorSet:
 
     @property
     def identity(self) -> str:
-        """The same as long as no file of the package has changed."""
+        """Identity of the set, the same as long as no file of the package has changed."""
         module = sys.modules.get(self.package)
         if module is None or not module.__file__:
             return self._token

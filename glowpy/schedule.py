@@ -94,7 +94,7 @@ class _Ranks:
 def _first_to_last(
     reader: Node, operands: Collection[Node], beyond: Mapping[Node, int], ranks: _Ranks
 ) -> list[Node]:
-    """Those that other nodes read as well, then small ones beside a product, then the hungriest, or in order."""
+    """Orders operands: those that other nodes read as well, small ones beside a product, the hungriest, or in order."""
     products, in_order = ranks.products, reader in ranks.joins
     most = max((_size(node) for node in operands if node in products), default=0)
 

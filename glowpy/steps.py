@@ -92,7 +92,7 @@ class Steps:
         return self.last is not None or self.recorded or bool(self.disabled)
 
     def afresh(self) -> Steps:
-        """The same bounds for another compilation, of which nothing has happened."""
+        """Returns equal bounds for another compilation, of which nothing has happened."""
         return Steps(self.last, self.disabled, self.recorded)
 
     def may_happen(self, name: str) -> bool:

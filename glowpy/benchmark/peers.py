@@ -87,7 +87,7 @@ def _with_onnxruntime(
 def _with_openvino(
     module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
 ) -> Contestant:
-    """Its CPU plugin in f32, tuned for latency."""
+    """Runs the model by OpenVINO's CPU plugin in f32, tuned for latency."""
     del folder
     settings = {
         "INFERENCE_NUM_THREADS": threads,

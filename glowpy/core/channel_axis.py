@@ -41,7 +41,7 @@ def permuted(type: Type, shuffle: Sequence[int]) -> Type:
 
 
 def reshaped(type: Type, shape: Sequence[Dim]) -> Type:
-    """The same elements in row-major order. The channel axis must stay a dimension of its own."""
+    """Returns the type of the same elements in row-major order. The channel axis must stay a dimension of its own."""
     new, quant = tuple(shape), type.quant
     if quant is None or quant.axis is None:
         return type.with_shape(new)
@@ -57,7 +57,7 @@ def reshaped(type: Type, shape: Sequence[Dim]) -> Type:
 
 
 def resized(type: Type, shape: Sequence[Dim]) -> Type:
-    """The same dimensions with other extents; the channel axis must keep its own."""
+    """Returns the type with other extents of its dimensions; the channel axis must keep its own."""
     new, quant = tuple(shape), type.quant
     if quant is not None and quant.axis is not None:
         extent = new[quant.axis] if quant.axis < len(new) else None

@@ -72,7 +72,7 @@ class Histogram:
         return int(self.counts.sum())
 
     def on(self, exponent: int, first: int) -> Histogram:
-        """The same numbers in bins that are not narrower, and which hold them all."""
+        """Returns the histogram in bins that are not narrower, and which hold all numbers."""
         if (exponent, first) == (self.exponent, self.first):
             return self
         doublings = min(exponent - self.exponent, 63)

@@ -173,6 +173,6 @@ def _last_window(room: Dim, size: Dim, stride: int, *, partial: bool) -> Dim | N
 
 
 def _last_window_rounded_up(room: Dim, reach: Dim, stride: int) -> Dim:
-    """The same with `ceil`: at most one window that begins beyond the input and its begin pad is left out."""
+    """Returns the last window with `ceil`: at most one that begins beyond the input and its begin pad is left out."""
     last = ceil_div(room, stride)
     return greatest(least(last, (reach - 1) // stride), last - 1)

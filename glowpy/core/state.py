@@ -243,7 +243,7 @@ class State:
         self._known, self._known_since = tuple(known), self._contents.changes
 
     def moved_to(self, ports: Sequence[StatePort]) -> State:
-        """The same contents for another compilation of the network, in the same memory where that is alike."""
+        """Moves the contents to a state of another compilation of the network, in the same memory if that is alike."""
         state = State(ports)
         memories, own_memories = ({p.placeholder: p.memory for p in s.ports} for s in (state, self))
         if memories == own_memories:

@@ -233,13 +233,13 @@ class Tensor:
             raise InternalError(f"expected {self.type.count} elements for {self.type}, got {count}")
 
     def raw_pieces(self) -> Iterator[Array]:
-        """The same as bytes: vectors of u8."""
+        """Yields the pieces as bytes: vectors of u8."""
         for piece in self.pieces():
             yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
 
     @property
     def key(self) -> str:
-        """The same for tensors of which it is known, without reading much, that their elements are the same."""
+        """Key that tensors share of which it is known, without reading much, that their elements are the same."""
         if not self._key:
             self._key = stored_key(self.type, self.digest())
         elif not isinstance(self._key, str):
@@ -263,7 +263,7 @@ class Tensor:
         return self._repeats
 
     def compact(self) -> Tensor:
-        """The same tensor, in the memory of one element where all have the same bits; a deferred one as it is."""
+        """Returns the tensor in the memory of one element where all have the same bits; a deferred one as it is."""
         array = self._array
         if array is None or array.size < 2:
             return self
@@ -273,7 +273,7 @@ class Tensor:
         return Tensor.splat(self.type, first)
 
     def copy(self) -> Tensor:
-        """The same elements in memory of its own, that of one element for a splat; a deferred tensor as it is."""
+        """Copies the elements to new memory, that of one element for a splat; a deferred tensor stays as it is."""
         if self._array is None:
             return self
         array = np.broadcast_to(self._array[_dense(self._array)].copy(), self.type.extents)

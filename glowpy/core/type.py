@@ -166,7 +166,7 @@ class Type:
         return static(self.shape[axis:][:1])[0]
 
     def with_shape(self, shape: Iterable[Dim]) -> Type:
-        """The same kind and parameters in another shape.
+        """Returns a type of the same kind and parameters in another shape.
 
         Raises UserError if there are parameters for each channel: `channel_axis` knows where these go.
         """
@@ -175,7 +175,7 @@ class Type:
         return replace(self, shape=tuple(shape))
 
     def with_kind(self, kind: ElemKind) -> Type:
-        """The same shape of another, not quantized, kind."""
+        """Returns a type of the same shape and another kind, not quantized."""
         return Type(kind, self.shape)
 
     def __str__(self) -> str:

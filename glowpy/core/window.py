@@ -53,7 +53,7 @@ class Windows:
         return every[(slice(None), *starts, slice(None), *taps)]
 
     def reaching(self, extents: Sequence[int]) -> Windows:
-        """The same windows over an image of `extents`, without taps that lie after it in every window."""
+        """Returns the windows over an image of `extents`, without taps that lie after it in every window."""
         reaches = [size + static([pad])[0] for size, pad in zip(extents, self.pads, strict=False)]
         kernels = [
             min(kernel, max(1, -(-reach // step)))

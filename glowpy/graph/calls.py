@@ -40,7 +40,7 @@ MOST_COPIED = 10_000
 _CONDITION = 1
 """Operands of an `if` before those of its functions."""
 _BOUNDS = 2
-"""Those of a `loop`. Its body takes the number of the round first."""
+"""Operands of a `loop` before those of its body, which takes the number of the round first."""
 
 
 def given(callee: Function) -> list[NodeValue]:

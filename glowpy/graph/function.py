@@ -298,7 +298,7 @@ class Function(Builder):
 
     @property
     def all_constants(self) -> list[Constant]:
-        """Those that it, and what it calls, read, in order of the module."""
+        """Constants that it, and what it calls, read, in order of the module."""
         return _in_order(Constant, {c for f in (*self.called, self) for c in f.constants})
 
     @property
@@ -489,7 +489,7 @@ class Function(Builder):
         return symbols
 
     def _unread_definitions(self) -> list[DefineNode]:
-        """Those of symbols that no other node depends on."""
+        """Returns the definitions of symbols that no other node depends on."""
         if not self._definitions:
             return []
         read = {
@@ -501,7 +501,7 @@ class Function(Builder):
         return [node for node in self._definitions if read.isdisjoint(symbols_of(node.symbols))]
 
     def __reduce__(self) -> tuple[Callable[[Module, str], Function], tuple[Module, str]]:
-        """Its module, of which a copy has a function of the same name."""
+        """Pickles with the module, of which a copy has a function of the same name."""
         return Module.function, (self.module, self.name)
 
     def __str__(self) -> str:

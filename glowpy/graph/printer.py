@@ -61,7 +61,7 @@ def print_module(module: Module) -> str:
 
 
 def _variable_type(variable: Variable) -> str:
-    """Its type, that of its memory if it has more room, and what it begins with if that is not zeros."""
+    """Formats the type, that of the memory if it has more room, and the initial value if that is not zeros."""
     memory = "" if variable.memory == variable.type else f" in {variable.memory}"
     match variable.initial:
         case None:

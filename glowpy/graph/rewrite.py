@@ -226,7 +226,7 @@ class Rewriter:
 
     @property
     def refused(self) -> list[dict[str, str]]:
-        """The same reasons for each of the passes, by the node's name."""
+        """Reasons for refusals of each of the passes, by the node's name."""
         refused: list[dict[str, str]] = [{} for _ in self._owners]
         for (node, position), reasons in self._refusals.items():
             if node in self._f:

@@ -39,7 +39,7 @@ def wide(f: Function, value: NodeValue) -> NodeValue:
 
 
 def widened(f: Function, node: Node, inputs: Sequence[Operand]) -> Node:
-    """The same operator on operands in f32."""
+    """Creates the operator on operands in f32."""
     result = wide_type(node.type) if node.has(Trait.TYPED) else None
     return f.create(type(node), node.name, inputs, node.attrs, result, node.loc)
 

@@ -105,7 +105,7 @@ class IRFunction(IRBuilder):
 
     @property
     def own_symbols(self) -> dict[str, Symbol]:
-        """Those of the function, which names what functions that it calls depend on, but not of others."""
+        """Symbols of the function, which names those that functions it calls depend on, but not those of others."""
         symbols = symbols_of_types(value.type for value in self.values)
         for inst in self.instructions:
             symbols |= symbols_of_attrs(inst.attrs)

@@ -131,7 +131,7 @@ class Events:
             yield from self._at(slots[place], base)
 
     def within(self, value: Value, start: int, stop: int) -> Iterator[Event]:
-        """Those of `between` that touch bytes of `value` itself."""
+        """Yields the events of `between` that touch bytes of `value` itself."""
         return (e for e in self.between(value, start, stop) if e.value.overlaps(value))
 
     def last_write(self, value: Value, index: int) -> int:

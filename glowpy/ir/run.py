@@ -38,7 +38,7 @@ class Run:
 
     @property
     def head(self) -> Instruction:
-        """Its first instruction: a product, if there is one in the run."""
+        """The first instruction: a product, if there is one in the run."""
         return self.members[0]
 
     @property

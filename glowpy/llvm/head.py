@@ -42,7 +42,7 @@ class Heads:
 
     @classmethod
     def for_vectors(cls, vector_bytes: int) -> Heads:
-        """Those of a processor whose vectors have so many bytes: a launch is a call as in C."""
+        """Creates the heads for a processor whose vectors have so many bytes: a launch is a call as in C."""
         return cls(f'nounwind "prefer-vector-width"="{8 * vector_bytes}"')
 
     def text(self, head: Head) -> str:

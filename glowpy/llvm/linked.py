@@ -53,7 +53,7 @@ _JUMP = 0x25FF
 
 
 class MissingFunctionError(LookupError):
-    """This process does not have functions that the code calls, whose names are the arguments."""
+    """Raised where this process lacks functions that the code calls, whose names are the arguments."""
 
 
 class _UnknownError(Exception):
@@ -389,7 +389,7 @@ class LoadedImage:
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """This process, and the library of mathematics, which it may not have made known to all."""
+    """Returns this process, and the library of mathematics, which it may not have made known to all."""
     return ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libm.so.6")
 
 

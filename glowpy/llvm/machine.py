@@ -288,7 +288,7 @@ class Compiler:
             return bytes(self._target.emit_object(self._optimize(text)))
 
     def measured(self, text: str) -> bytes:
-        """The same, while LLVM writes the stack frame of every function to standard error."""
+        """Compiles to an object file, while LLVM writes the stack frame of every function to standard error."""
         with _LOCK:
             return bytes(self._target.emit_object(self._optimize(text, _MEASURED)))
 
@@ -298,7 +298,7 @@ class Compiler:
             return str(self._target.emit_assembly(self._optimize(text)))
 
     def optimized(self, text: str) -> str:
-        """The same as LLVM IR text."""
+        """Compiles to optimized LLVM IR text."""
         with _LOCK:
             return str(self._optimize(text))
 

@@ -171,7 +171,7 @@ def emit_nest(
     steps: Sequence[Shape],
     inner: Callable[[Callable[[Shape], str]], None],
 ) -> None:
-    """The same loop nest where a caller has units of its own."""
+    """Writes the loop nest where a caller has units of its own."""
     axes, counts = merged_axes(shape, steps)
     body.nest(counts, _placed(body, axes, inner), unroll=_is_unrolled(axes, counts, steps))
 

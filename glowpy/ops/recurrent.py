@@ -33,7 +33,7 @@ ALPHAS: dict[str, float | None] = {
 """The functions with an alpha, and what it is in ONNX where it is not given; None: it has to be."""
 
 BETAS: dict[str, float | None] = {"Affine": None, "ScaledTanh": None, "HardSigmoid": 0.5}
-"""The same of beta."""
+"""Activations with a beta, and its default."""
 
 
 # Types.
@@ -135,7 +135,7 @@ def _expect(name: str, type: Type, expected: Type) -> None:
 
 @macs(LstmNode, GruNode, RnnNode)
 def _macs(n: LstmNode | GruNode | RnnNode) -> int:
-    """Those of the state; the input is multiplied before."""
+    """Counts the multiply-adds of the state; the input is multiplied before."""
     return largest_count((*n.gates.type.shape, n.initial_h.type.shape[1]))
 
 

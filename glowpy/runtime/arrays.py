@@ -32,7 +32,7 @@ def store_outputs(results: dict[str, Array], out: Mapping[str, Array]) -> None:
 
 
 def given_inputs(function: Executable[Array], arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Those of some arrays that a network takes."""
+    """Selects the arrays that a network takes."""
     if len(arrays) == len(function.input_ports):
         return arrays
     return {port.name: arrays[port.name] for port in function.input_ports}

@@ -72,7 +72,7 @@ class HostCall(Executable[Array]):
     def execute_on(
         self, state: State, bindings: Mapping[str, Array], arena: Array, extents: Extents
     ) -> Extents:
-        """The same with the memory of variables beside the arrays that are bound."""
+        """Executes with the memory of variables beside the arrays that are bound."""
         return self.execute({**bindings, **state.arrays}, arena, extents)
 
     @within_limits

@@ -14,9 +14,9 @@ __all__ = ["files_identity", "package_identity"]
 
 
 def package_identity() -> str:
-    """The same as long as no file of the package has changed: a digest of their names, sizes and times.
+    """Returns the identity of the package, a digest of its files' names, sizes and times.
 
-    They are looked at when this module is imported, for what is changed later does not change a process. The versions
+    The files are looked at when this module is imported: later changes do not change a process. The versions
     of the packages that compute and define operators are part of it.
     """
     return _IDENTITY

@@ -74,5 +74,5 @@ class Rules(Generic[F]):
         return rule
 
     def missing(self, classes: Iterable[type]) -> list[type]:
-        """Those of `classes` that have no rule."""
+        """Returns the classes that have no rule, of `classes`."""
         return [cls for cls in classes if cls not in self]

@@ -263,7 +263,7 @@ def depends_on_symbols(value: object) -> bool:
 
 
 def static(dims: Iterable[Dim]) -> tuple[int, ...]:
-    """The same dimensions. Raises UndecidedError where one is symbolic."""
+    """Returns the dimensions as integers. Raises UndecidedError where one is symbolic."""
     extents = tuple(dims)
     numbers = tuple(dim for dim in extents if not isinstance(dim, Expr))
     if len(numbers) != len(extents):
@@ -340,7 +340,7 @@ _DEEPEST = 8
 
 @lru_cache(maxsize=1 << 14)
 def _bounds(dim: Dim, depth: int = 0) -> tuple[int, int]:
-    """Those of all terms together, or what follows from taking one atom apart, if that says more."""
+    """Computes the bounds of all terms together, or by taking one atom apart, if that says more."""
     if isinstance(dim, int):
         return dim, dim
     low, high = _sum_of_intervals(dim)
@@ -360,7 +360,7 @@ def _bounds(dim: Dim, depth: int = 0) -> tuple[int, int]:
 
 
 def _without_least(dim: Expr) -> Dim:
-    """The same with a + b - max(a, b) for min(a, b) where max(a, b) occurs as well: both follow from one of them.
+    """Replaces min(a, b) by a + b - max(a, b) where max(a, b) occurs as well: both follow from one of them.
 
     The one may be of choices that are as much more than those of the other.
     """
@@ -405,7 +405,7 @@ def _parts(dim: Expr, *, products: bool) -> Iterator[tuple[Quotient | Extreme, D
 
 
 def _bounds_apart(atom: Quotient | Extreme, factor: Dim, rest: Dim, depth: int) -> tuple[int, int]:
-    """Those of a sum that follow where an atom, of which it is known what sign its factor has, is taken apart."""
+    """Computes the bounds of a sum by taking an atom apart, where the sign of its factor is known."""
     low, high = _bounds(factor, depth)
     if low < 0 < high:
         return -UNBOUNDED, UNBOUNDED

@@ -507,7 +507,7 @@ def _in_i8(f: Function, n: Node, value: NodeValue) -> NodeValue:
 
 
 def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
-    """The same numbers in the other kind of 8 bits: integers and offsets are 128 more, or less.
+    """Moves numbers to the other kind of 8 bits: integers and offsets are 128 more, or less.
 
     What is rounded just before is rounded to the other kind, which gives the same.
     """

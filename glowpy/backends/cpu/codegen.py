@@ -161,7 +161,7 @@ def ir_text(programs: Mapping[str, Program]) -> str:
 
 
 def _placed(programs: Mapping[str, Program]) -> Iterator[tuple[Program, int]]:
-    """Each program with the line of `ir_text` it begins on."""
+    """Yields each program with the line of `ir_text` it begins on."""
     line = 1
     for program in programs.values():
         yield program, line

@@ -91,7 +91,7 @@ class Compiler:
 
     @property
     def code_identity(self) -> str:
-        """The same for equal code of equal programs: made of this package, LLVM, the kernels, and the target."""
+        """Identity of the code for a program: made of this package, LLVM, the kernels, and the target."""
         kernels = [library.identity(self.target.variant) for library in self.kernels.libraries]
         kernels += [operators.identity for operators in operator_sets()]
         target = (self.target.variant.name, *map(str, astuple(self.target.machine)))

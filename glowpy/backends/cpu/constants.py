@@ -85,7 +85,7 @@ def _put(key: Key, tensor: Tensor) -> bool:
 
 
 def _share(weights: Weights) -> Weights:
-    """These, or those that another thread was faster to make."""
+    """Returns these weights, or equal ones that another thread was faster to make."""
     with _lock:
         return _shared.setdefault(weights.key, weights)
 

@@ -143,7 +143,7 @@ class JitFunction(CompiledFunction):
     def execute_on(
         self, state: State, bindings: Mapping[str, Array], arena: Array, extents: Extents
     ) -> Extents:
-        """The same with pointers to variables, which are known."""
+        """Executes with pointers to variables, which are known."""
         known = state.addresses
         addresses = [
             known[name] if name in known else address_of(bindings[name])
@@ -154,7 +154,7 @@ class JitFunction(CompiledFunction):
     def execute_watched(
         self, bindings: Mapping[str, Array], arena: Array, extents: Extents, watch: Watch
     ) -> Extents:
-        """The same, of code that calls around each of its runs, which `watch` sees."""
+        """Executes code that calls around each of its runs, which `watch` sees."""
         self._observed.watch = watch
         try:
             return self.execute(bindings, arena, extents)

@@ -13,4 +13,4 @@ LIBJIT = KernelLibrary("libjit", LIBJIT_FOLDER, PACKAGED_BITCODE, {**KERNELS, **
 """The kernels of the operators that every backend knows, and of the CPU backend's own."""
 
 LIBRARIES = (LIBJIT,)
-"""Those of the CPU backend."""
+"""Kernel libraries of the CPU backend."""

@@ -31,9 +31,9 @@ class Variant(KernelVariant):
     machine: Machine
     """The model of its processors, as they compute with floats."""
     double_machine: Machine
-    """The same of doubles."""
+    """The model of its processors, as they compute with doubles."""
     byte_machine: Machine
-    """The same of 8-bit integers."""
+    """The model of its processors, as they compute with 8-bit integers."""
     activations: ElemKind | None
     """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 

@@ -91,7 +91,7 @@ class InterpretedFunction(CompiledFunction):
     def execute_watched(
         self, bindings: Mapping[str, Array], arena: Array, extents: Extents, watch: Watch
     ) -> Extents:
-        """The same, where `watch` sees every run."""
+        """Executes while `watch` sees every run."""
         return self._walk(bindings, arena, extents, watch)
 
     def _walk(

@@ -58,7 +58,7 @@ class FoldSlicePass(RewritePass):
 
 
 def _of_part(f: Function, n: SliceNode, concat: ConcatNode) -> Node | None:
-    """The same slice of the one input of `concat` that holds all its elements."""
+    """Slices the one input of `concat` that holds all elements of the slice."""
     axis = concat.axis % n.type.rank
     first = n.starts[axis]
     last = first + (n.type.shape[axis] - 1) * n.steps[axis]

@@ -106,7 +106,7 @@ class _Rivals:
                 ]
 
     def between(self, result: Value, start: int, stop: int) -> Iterable[Event]:
-        """Those at slots from `start` up to, but not including, `stop`."""
+        """Yields the events at slots from `start` up to, but not including, `stop`."""
         others = self._others.get(result)
         if others is None:
             return self._events.between(result, start, stop)

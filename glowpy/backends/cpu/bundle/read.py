@@ -80,12 +80,12 @@ def stored_symbols(network: Mapping[str, Any]) -> list[Symbol]:
 
 
 def found_symbols(network: Mapping[str, Any]) -> set[str]:
-    """Those that a run finds the extents of."""
+    """Returns the symbols whose extents a run finds."""
     return {str(extent["symbol"]) for extent in network.get("extents", ()) if extent.get("found")}
 
 
 def stored_dims(network: Mapping[str, Any]) -> dict[str, Dim]:
-    """The same by name, as types depend on them."""
+    """Returns the dimensions of stored symbols by name, as types depend on them."""
     return {
         one.name: symbol(one.name, one.low, one.high, one.likely) for one in stored_symbols(network)
     }

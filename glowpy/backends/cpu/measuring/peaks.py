@@ -79,7 +79,7 @@ class Peaks:
         return float(np.interp(np.log2(share), np.log2(sizes), rates))
 
     def flops_of(self, kind: ElemKind, variant: Variant) -> float:
-        """The same as `flops` for products whose input is of another kind: as the model of the processor says."""
+        """Returns the peak of products whose input is of another kind, in proportion by the model of the processor."""
         machine, floats = variant.machine_for(kind), variant.machine
         return self.flops * _per_cycle(machine) / _per_cycle(floats)
 

@@ -72,7 +72,7 @@ def _depthwise(inst: CpuDepthwiseConvInst) -> int:
 
 @_macs(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst) -> int:
-    """Its own multiplications: one at each point of a patch, for each pair of channels."""
+    """Counts the multiplications of Winograd's algorithm: one at each point of a patch, for each pair of channels."""
     depth = inst.input.type.extents[-1] // inst.group
     return _all_points(inst) * depth * inst.result.type.extents[-1]
 
@@ -85,7 +85,7 @@ def _all_points(inst: CpuWinogradInst) -> int:
 
 @_macs(CpuStrassenInst)
 def _strassen(inst: CpuStrassenInst) -> int:
-    """Its own multiplications: seven products of quarters."""
+    """Counts the multiplications of Strassen's algorithm: seven products of quarters."""
     _, half_rows, half = inst.sums.type.extents
     return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
 
@@ -130,7 +130,7 @@ _between: Rules[Callable[[Any], int]] = Rules("multiplications between products 
 """The multiplications of f32, with or without an addition, that an instruction makes between its products."""
 
 _WEIGHT = 9
-"""Those that make a weight of a score: one by the scale, eight of the exponential, `weights_of` in dot_attention.c."""
+"""Multiplications for a weight of a score: one by the scale, eight of the exponential, as in dot_attention.c."""
 
 
 @_between(CpuAttentionInst)
@@ -204,7 +204,7 @@ class Effort:
 
     @property
     def flops(self) -> int:
-        """Its operations: a multiply-add is two."""
+        """The number of operations: a multiply-add is two."""
         return 2 * self.macs
 
     @property

@@ -231,7 +231,7 @@ def _copied(
 
 
 def _part(f: Function, value: NodeValue, first: int, last: int, *, head: bool) -> NodeValue:
-    """Those rows of another operand; all of it, where it has the same for each row, and of a filter and a bias."""
+    """Returns these rows of another operand; all of it where it is alike for each row, and of a filter and a bias."""
     if head or value.type.rank < _SINCE_ROWS or value.type.shape[-_SINCE_ROWS] == 1:
         return value
     return _rows(f, value, first, last)

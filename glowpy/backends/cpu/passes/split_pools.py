@@ -55,7 +55,7 @@ class SplitPoolsPass(RewritePass):
 
     @rule
     def take_planes_of_means(self, f: Function, n: AvgPoolNode, why: Why) -> Replacement:
-        """The same of means, where those of the columns, of which the mean of all is the mean, are not rounded."""
+        """Takes planes of means, where those of the columns, of which the mean of all is the mean, are not rounded."""
         tall, _ = n.kernels if len(n.kernels) == 2 else (0, 0)
         is_whole = n.count_include_pads or all(pad == 0 for pad in n.pads)
         if n.kernels[-1] > 1 and (n.ceil or not is_whole or tall.bit_count() != 1):

@@ -16,7 +16,7 @@ __all__ = ["WidenHalvesPass", "in_f32"]
 
 
 def in_f32(operation: Operation) -> Operation:
-    """The same operator on operands in f32 in place of halves."""
+    """Returns the operation on operands in f32 in place of halves."""
     types = {name: wide_type(type) for name, type in operation.types.items()}
     return Operation(operation.mnemonic, types, operation.attrs)
 

@@ -21,7 +21,7 @@ _MOST_KEPT = 0.5
 """The largest part of a band's rows that it takes from the band before: they are copied."""
 
 _MOST_BANDS = 128
-"""Each is code of its own, which takes time to compile. Of a very large image they leave the second-level cache."""
+"""The most bands: each is code of its own, which takes time to compile. A very large image leaves the cache instead."""
 
 
 @dataclass(frozen=True, slots=True)

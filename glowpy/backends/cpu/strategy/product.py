@@ -84,7 +84,7 @@ _UNITS = 32
 _PIXELS_PER_UNIT = 24
 """A unit is not smaller: it passes over the weights of a block, and must have some tiles for that."""
 _WORK_PER_UNIT = 1 << 17
-"""Nor has it fewer multiplications: it must be worth the handing out, which takes a fraction of a microsecond."""
+"""The fewest multiplications of a unit: it must be worth the handing out, which takes a fraction of a microsecond."""
 
 _USUAL_PIXELS = 32
 """Weights are packed as for so many pixels, or rows of a matrix, or as for one image if that has more: a network may

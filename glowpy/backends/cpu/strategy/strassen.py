@@ -20,7 +20,7 @@ _LEFT_CYCLES = 24.0
 """Divided by the multiply-adds that start in a cycle: to compute the four sums of a vector of each quarter of the left
 side, where they stay in the second-level cache."""
 _SUM_CYCLES = 160.0
-"""The same: to begin tiles, store products and add them up, for a vector of each quarter of the result."""
+"""Cycles to begin tiles, store products and add them up, for a vector of each quarter of the result."""
 _DIFFERENCES = 4
 """Quarters of the right side that are differences; each takes a step two reads and a write of its weights."""
 _IN_PLACE = 3

@@ -47,15 +47,15 @@ class TileFunction:
     vectors: int
     block: int
     open_pixels: bool = False
-    """It is called for any number of pixels below `pixels`, which depends on symbolic extents."""
+    """Whether it is called for any number of pixels below `pixels`, which depends on symbolic extents."""
     open_vectors: bool = False
-    """It is called for any number of vectors below `vectors`."""
+    """Whether it is called for any number of vectors below `vectors`."""
     halves: bool = False
     """The vectors are halves of whole ones."""
 
     @property
     def name(self) -> str:
-        """Its kind, pixels and whole vectors, for people."""
+        """The kind, pixels and whole vectors, for people."""
         return f"{self.kind} {self.pixels}x{self.vectors / (2 if self.halves else 1):g}"
 
 
@@ -69,7 +69,7 @@ class PatchFunction:
 
     @property
     def name(self) -> str:
-        """Its kind and the pixels of a patch, for people."""
+        """The kind and the pixels of a patch, for people."""
         return f"{self.kind} {self.patch[0]}x{self.patch[1]}"
 
 
@@ -119,7 +119,7 @@ def work_of(inst: Instruction, lanes: int) -> Work:
 
 
 def sharing_open_tiles(works: Mapping[Instruction, Work]) -> dict[Instruction, Work]:
-    """The same work, where tiles of open sizes that differ only in how many pixels a whole one has are one function.
+    """Returns the work where tiles of open sizes that differ only in the pixels of a whole one are one function.
 
     What is left of a line is computed in tiles of the same few sizes whatever a whole one has, and an open tile has
     code for each size: it is the longest to compile of all inner loops. That for the most pixels serves all.
