@@ -16,7 +16,7 @@ from typing import final
 
 from glowpy.importer import ValueInfo
 from glowpy.session.grids import Grid
-from glowpy.session.shapes import Plan
+from glowpy.session.shapes import ShapePlan
 from glowpy.session.suppositions import Constants, Suppositions
 from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames
@@ -119,7 +119,7 @@ class Assumptions:
             for name, (low, high, _) in bounds.items()
         }
 
-    def spelled(self, plan: Plan) -> dict[str, str]:
+    def spelled(self, plan: ShapePlan) -> dict[str, str]:
         """Returns what a plan takes dimensions to be, by the user's names for them: `1..32`, `8`, `past+seq`."""
         return {
             self._spelling(name): f"{name_of_dim.low}..{name_of_dim.high}"
@@ -138,7 +138,7 @@ class Assumptions:
         names = {name: self._spelling(name) for name in symbols_of([dim])}
         return str(substituted(dim, {name: symbol(text, 0) for name, text in names.items()}))
 
-    def beyond(self, shapes: Mapping[str, tuple[int, ...]], plans: Sequence[Plan]) -> str:
+    def beyond(self, shapes: Mapping[str, tuple[int, ...]], plans: Sequence[ShapePlan]) -> str:
         """Why no plan is for inputs of these shapes: what is outside of all of them, and what they are for."""
         extents = self._extents(shapes)
         inside = {
@@ -155,7 +155,7 @@ class Assumptions:
         )
         return f"{got or 'other shapes'}, where code is for {ranges}"
 
-    def _dims_of(self, plan: Plan) -> dict[str, Dim]:
+    def _dims_of(self, plan: ShapePlan) -> dict[str, Dim]:
         pairs = (
             zip(self._declared(name, shape), shape, strict=True)
             for name, shape in plan.shapes.items()
@@ -167,13 +167,13 @@ class Assumptions:
             if isinstance(declared, str)
         }
 
-    def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
+    def plan(self, shapes: Mapping[str, tuple[int, ...]]) -> ShapePlan:
         """Returns the plan to compile for inputs of these shapes; widens bounds if necessary.
 
         Warns when a constant, and not because it is 0 or 1, turns out to vary: each of its extents is compiled for.
         """
         if self._fixed:
-            return Plan(shapes)
+            return ShapePlan(shapes)
         extents = self._extents(shapes)
         spread = _spread(sum(extent > 1 for extent in extents.values()))
         for name, extent in extents.items():
@@ -183,7 +183,7 @@ class Assumptions:
                 self._grow(name, extent, spread)
         return self._planned(shapes)
 
-    def _planned(self, shapes: Mapping[str, tuple[int, ...]]) -> Plan:
+    def _planned(self, shapes: Mapping[str, tuple[int, ...]]) -> ShapePlan:
         extents, dims = self._extents(shapes), dict[str, Dim]()
         for name, extent in extents.items():
             dims |= self._dims(name, extent)
@@ -196,7 +196,7 @@ class Assumptions:
             )
             for name, shape in shapes.items()
         }
-        return Plan(planned, self.found.dims(self._few(extents), dims))
+        return ShapePlan(planned, self.found.dims(self._few(extents), dims))
 
     def _few(self, extents: Mapping[str, int]) -> Constants:
         """Returns the dimensions that are compiled as the constant 0 or 1 although they may be larger."""
@@ -253,7 +253,7 @@ class Assumptions:
             return {grid.count: count, name: grid.step * count + grid.first}
         return {name: 1 if extent == low == 1 else symbol(name, low, high, likely)}
 
-    def learn(self, need: Need, plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    def learn(self, need: Need, plan: ShapePlan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Assumes what compiling by a plan turned out to need, as it is for inputs of these shapes.
 
         False if that is nothing that the inputs say.
@@ -282,7 +282,7 @@ class Assumptions:
         answer = self._unify if question.relation == "equal" else self._raised
         return answer(question.left, question.right, extents)
 
-    def ask(self, need: Need, plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    def ask(self, need: Need, plan: ShapePlan, shapes: Mapping[str, tuple[int, ...]]) -> bool:
         """Assumes, or supposes of extents that elements decide, what compiling by a plan turned out to need.
 
         False if that is nothing that may be.

@@ -19,7 +19,7 @@ from glowpy.core.tensor import Array
 from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
 from glowpy.importer.onnx.signature import computed_dims
 from glowpy.session.assumptions import Assumptions
-from glowpy.session.shapes import Plan
+from glowpy.session.shapes import ShapePlan
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError
@@ -204,7 +204,7 @@ def prepared(
     ranges: Ranges,
     assumed: Assumptions,
     fits: Callable[[Shapes], bool],
-    compile: Callable[[Plan, Shapes], object],
+    compile: Callable[[ShapePlan, Shapes], object],
 ) -> Assumptions:
     """Compiles for everything that a model allows within some ranges; returns the assumptions about dimensions then.
 
@@ -235,7 +235,7 @@ class _Preparation:
         part: Mapping[str, Bounds],
         assumed: Assumptions,
         fits: Callable[[Shapes], bool],
-        compile: Callable[[Plan, Shapes], object],
+        compile: Callable[[ShapePlan, Shapes], object],
     ) -> None:
         self._ranges, self._part = ranges, part
         self.assumed = assumed

@@ -27,7 +27,7 @@ from glowpy.session.cache import Specialisations
 from glowpy.session.feeds import key_of, listed
 from glowpy.session.host.model import asks_for_rounds, by_rounds
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
-from glowpy.session.shapes import Plan
+from glowpy.session.shapes import ShapePlan
 from glowpy.session.suppositions import Elements, Shapes, Ways, beyond_limits
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.forks import Lock
@@ -101,7 +101,7 @@ class Programs:
         self._backend, self._options = compiling.backend, compiling.options
         self._gate, self._limit = compiling.gate, compiling.limit
         self._observer = compiling.observer
-        self.specialisations = Specialisations[tuple[Plan, Hashable]](self._limit)
+        self.specialisations = Specialisations[tuple[ShapePlan, Hashable]](self._limit)
         self.values: tuple[str, ...] = ()
         self._lock = Lock()  # of what is assumed
         self._fresh = Assumptions(model.inputs, fixed=not self._backend.symbolic)
@@ -161,7 +161,7 @@ class Programs:
         with self._lock:
             before = self._assumed_with(known).copy()
 
-        def compile(plan: Plan, shapes: Shapes) -> None:
+        def compile(plan: ShapePlan, shapes: Shapes) -> None:
             work = partial(self._compiled, plan, values, known, "prepare")
             call = tuple(shapes.items()), known
             self.specialisations.get((plan, known), call, work, pinned=True)
@@ -215,7 +215,7 @@ class Programs:
             raise error
         why = error.diagnostics[0].message
         values = {one: feeds[one] for one in dict.fromkeys([*self.values, *inputs])}
-        known, plan = key_of(values), Plan(shapes)
+        known, plan = key_of(values), ShapePlan(shapes)
         with self._lock:
             self._elements.need(inputs, why)
             if not self._gate.frozen:
@@ -342,7 +342,7 @@ class Programs:
             reasons = [Diagnostic(sentence, Loc(self._model.file)) for sentence in contradictions]
             raise UserError.of([*reasons, *error.diagnostics]) from error
 
-    def _answered(self, need: Need, plan: Plan, shapes: Shapes, known: Hashable) -> bool:
+    def _answered(self, need: Need, plan: ShapePlan, shapes: Shapes, known: Hashable) -> bool:
         """Assumes what compiling by a plan needs, for a call; False if nothing gets it further."""
         with self._lock:
             return self._assumed_with(known).ask(need, plan, shapes)
@@ -351,7 +351,7 @@ class Programs:
         with self._lock:
             return self._assumed_with(known).copy()
 
-    def _fitting(self, shapes: Shapes, known: Hashable) -> Plan | None:
+    def _fitting(self, shapes: Shapes, known: Hashable) -> ShapePlan | None:
         """The closest plan that there is code of for these shapes and known elements."""
         keys = self.specialisations.keys
         fitting = [plan for plan, values in keys if values == known and plan.admits(shapes)]
@@ -365,7 +365,7 @@ class Programs:
             return self._fresh.beyond(shapes, plans)
         return f"other elements of {listed(self.values)}" if keys else "nothing is compiled yet"
 
-    def _assumed(self, shapes: Shapes, values: Mapping[str, Array], why: str) -> Plan:
+    def _assumed(self, shapes: Shapes, values: Mapping[str, Array], why: str) -> ShapePlan:
         """The plan to compile by for these shapes, and elements that have to be known, if anything is to be."""
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
@@ -389,7 +389,7 @@ class Programs:
         return f"the session has other sizes if it is opened with shapes={other}" * bool(other)
 
     def _compiled(
-        self, plan: Plan, values: Mapping[str, Array], known: Hashable, why: str
+        self, plan: ShapePlan, values: Mapping[str, Array], known: Hashable, why: str
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now if that may be. Replaces narrower bounds."""
         self._gate.admit(why)

@@ -11,11 +11,11 @@ from glowpy.core.type import Shape
 from glowpy.support.symbolic import Dim, Expr, Symbol, at_extents, symbols_of
 from glowpy.support.text import print_symbol
 
-__all__ = ["Plan"]
+__all__ = ["ShapePlan"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShapePlan:
     """Shapes of the inputs that one compilation is for.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
         """How many symbols it leaves open."""
         return len(self._symbols)
 
-    def replaces(self, other: Plan) -> bool:
+    def replaces(self, other: ShapePlan) -> bool:
         """Whether it is the other one with wider bounds."""
         if self.form != other.form or self.bounds == other.bounds:
             return False

@@ -9,7 +9,7 @@ import pytest
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer import ValueInfo
 from glowpy.session.assumptions import Assumptions
-from glowpy.session.shapes import Plan
+from glowpy.session.shapes import ShapePlan
 from glowpy.support.symbolic import UndecidedError, UnequalError, UnorderedError, least, symbol
 
 
@@ -162,7 +162,7 @@ def test_nothing_is_left_open_where_all_is_fixed() -> None:
 
 def test_what_a_plan_is_for() -> None:
     a, b = symbol("a", 1, 9), symbol("b", 0, 5)
-    plan = Plan({"x": (a, 3), "y": (a + b, b), "z": (2,)})
+    plan = ShapePlan({"x": (a, 3), "y": (a + b, b), "z": (2,)})
     assert plan.openness == 2
     good = {"x": (9, 3), "y": (9, 0), "z": (2,)}
     assert plan.admits(good)
@@ -179,13 +179,19 @@ def test_what_a_plan_is_for() -> None:
 
 
 def test_wider_bounds_replace_narrower_ones() -> None:
-    def plan(*bounds: int) -> Plan:
-        return Plan({"x": (symbol("a", *bounds), 3)})
+    def plan(*bounds: int) -> ShapePlan:
+        return ShapePlan({"x": (symbol("a", *bounds), 3)})
 
     assert plan(1, 9).replaces(plan(1, 8))
     assert plan(0, 9).replaces(plan(1, 9))
     assert plan(1, 9, 5).replaces(plan(1, 9, 6))
-    for other in (plan(1, 9), plan(0, 8), plan(1, 10), Plan({"x": (4, 3)}), Plan({"x": (4, 4)})):
+    for other in (
+        plan(1, 9),
+        plan(0, 8),
+        plan(1, 10),
+        ShapePlan({"x": (4, 3)}),
+        ShapePlan({"x": (4, 4)}),
+    ):
         assert not plan(1, 9).replaces(other)
 
 
