@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
-
 from glowpy.backend import Backend, CompileOptions
+from glowpy.backend_choice import backend_class, backend_of, backend_with, package_of
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.alone import alone, alone_key
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
-from glowpy.plugins import BACKENDS, installed_operators, load_plugin, plugins
+from glowpy.plugins import BACKENDS, installed_operators
 from glowpy.recipe import Compilation, refusals
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.steps import Steps
-from glowpy.support.errors import UnsupportedError, UserError, expect_type
+from glowpy.support.errors import UnsupportedError, expect_type
 from glowpy.support.limits import within_limits
-from glowpy.support.progress import report
 
 __all__ = [
     "BACKENDS",
@@ -27,7 +24,6 @@ __all__ = [
     "backend_with",
     "compilation",
     "compile",
-    "compile_or_recall",
     "context",
     "evaluate",
     "known_instructions",
@@ -38,66 +34,6 @@ __all__ = [
 
 _MOST_ANSWERS = 10_000
 """The number of kinds of nodes a backend remembers answers about, before it begins anew."""
-
-
-def backend_class(name: str) -> type[Backend]:
-    """The class of the backend called `name`: one of glowpy's own, or of a package that is installed.
-
-    Raises UserError if there is none, if packages are at odds about the name, and for a package that is broken.
-    """
-    if name in BACKENDS:
-        return BACKENDS[name]
-    named = [plugin for plugin in plugins() if plugin.name == name]
-    if not named:
-        names = dict.fromkeys([*BACKENDS, *(plugin.name for plugin in plugins())])
-        raise UserError(f"expected one of the backends {', '.join(names)}, got '{name}'")
-    if len(named) > 1:
-        packages = " and ".join(plugin.package for plugin in named)
-        raise UserError(f"{packages} both have a backend '{name}'", note="uninstall one of them")
-    return load_plugin(named[0])
-
-
-def package_of(name: str) -> str:
-    """The package and version that the backend called `name` comes from; empty for glowpy's own."""
-    if name in BACKENDS:
-        return ""
-    return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
-
-
-def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None = None) -> Backend:
-    """The backend called `name`, with its default options but for those that are given.
-
-    Raises UserError as `backend_class` does, and for options that the backend does not have.
-    """
-    cls = backend_class(name)
-    given = {"threads": threads, "low_memory": low_memory}
-    given = {option: value for option, value in given.items() if value is not None}
-    if not given:
-        return cls()
-    options = cls.options_type
-    names = () if options is None else [option.name for option in fields(options)]
-    for option in given:
-        if option not in names:
-            raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
-    assert options is not None
-    return cls(options(**given))
-
-
-def backend_with(
-    backend: str | Backend, threads: int | None, *, low_memory: bool | None
-) -> Backend:
-    """A backend by its name, with these options. Raises UserError for options of one that is there already."""
-    expect_type("threads", threads, int | None, "a number of threads")
-    expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
-    if isinstance(backend, str):
-        return backend_of(backend, threads, low_memory=low_memory)
-    for name, value in (("threads", threads), ("low_memory", low_memory)):
-        if value is not None:
-            raise UserError(
-                f"expected {name} among the options of the backend, which is given as an object",
-                note=f"CpuBackend(CpuOptions({name}={value}))",
-            )
-    return backend
 
 
 def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
@@ -193,33 +129,3 @@ def compile(
         return stages.compiled
     finally:
         stages.close()
-
-
-def compile_or_recall(
-    key: str,
-    build: Callable[[], Module | Function],
-    backend: Backend,
-    options: CompileOptions,
-    *,
-    ctx: PassContext | None = None,
-) -> CompiledFunction:
-    """Recalls the function stored under `key`; else compiles what `build` returns, and stores it if the backend can.
-
-    Args:
-        key: Names everything that the function depends on.
-        build: Makes the function, or a module with one. It is called only if nothing is remembered.
-        backend: The backend to compile for.
-        options: How to compile.
-        ctx: Watches the passes, if anybody does: then they run, whatever is remembered.
-
-    Raises what `build` and `compile` raise.
-    """
-    remembers = backend.remembers(options)
-    key = f"{key} {options.code_key}".rstrip()
-    if remembers and ctx is None and (recalled := backend.recall(key)) is not None:
-        report("recall", 1, 1)
-        return recalled
-    function = compile(build(), backend, options, ctx=ctx)
-    if remembers:
-        backend.remember(key, function)
-    return function

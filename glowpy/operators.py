@@ -13,7 +13,7 @@ of its own by `glowpy.register_operators`.
 
 from __future__ import annotations
 
-import secrets
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class OperatorSet:
     nodes: tuple[type[Node], ...] = ()
     instructions: tuple[type[Instruction], ...] = ()
     libraries: tuple[object, ...] = ()
-    _token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    _token: str = field(default_factory=lambda: os.urandom(16).hex(), repr=False)
 
     @property
     def identity(self) -> str:
@@ -60,7 +60,7 @@ class OperatorSet:
 
 _SETS: dict[str, OperatorSet] = {}
 
-_UNKNOWN = secrets.token_hex(16)
+_UNKNOWN = os.urandom(16).hex()
 
 
 def add_operators(operators: OperatorSet) -> None:

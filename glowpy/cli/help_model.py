@@ -11,8 +11,8 @@ from glowpy.cli.host_inputs import FILES, must_be_given
 from glowpy.cli.model import load_model, open_onnx
 from glowpy.graph.node import Storage
 from glowpy.graph.state import Declared
-from glowpy.importer import Model, ValueInfo
-from glowpy.importer.onnx.signature import computed_dims
+from glowpy.importer import Model
+from glowpy.importer.declared import ValueInfo, computed_dims
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.types import HostInfo
 from glowpy.support.console import print_json, print_table

@@ -28,9 +28,9 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer import Model, open_file, reader_of
+from glowpy.importer.declared import ValueInfo
 from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
-from glowpy.importer.onnx.signature import ValueInfo
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
 from glowpy.runtime.executable import Port

@@ -52,9 +52,9 @@ from glowpy.debugging.compare import (
     interpreted,
 )
 from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
-from glowpy.engine import compile_or_recall
 from glowpy.graph.function import Function
-from glowpy.importer import RoundsError, ValueNeededError
+from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.host.model import HostModel, by_rounds
 from glowpy.support.console import progress

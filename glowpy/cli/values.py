@@ -12,7 +12,7 @@ import numpy as np
 from glowpy.cli.files import read_array
 from glowpy.core.array_file import as_codes
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError
 

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
-from glowpy.graph.function import Module
-from glowpy.graph.state import StatePairs, check_pairs, keep_state, recognized_pairs
-from glowpy.importer.onnx.reports import located
-from glowpy.importer.onnx.signature import DeclaredDim, ValueInfo, bind, declared
+from glowpy.importer.declared import DeclaredDim, ValueInfo, bind
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, highest, lowest
 
-__all__ = ["Model"]
+if TYPE_CHECKING:
+    from glowpy.graph.function import Module
+    from glowpy.graph.state import StatePairs
+
+__all__ = ["HostedModel", "Model", "onnx_digest"]
+
+
+class HostedModel:
+    """A model of which a session computes a part itself."""
 
 
 class Model(ABC):
@@ -74,11 +81,23 @@ class Model(ABC):
     @property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
+        from glowpy.graph.state import recognized_pairs  # noqa: PLC0415 - graphs
+        from glowpy.importer.onnx.signature import declared  # noqa: PLC0415 - the reader
+
         return recognized_pairs(declared(self.inputs), declared(self.outputs))
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
+        from glowpy.graph.state import check_pairs  # noqa: PLC0415 - graphs
+        from glowpy.importer.onnx.signature import declared  # noqa: PLC0415 - the reader
+
         check_pairs(pairs, declared(self.inputs), declared(self.outputs))
+
+    def for_session(self, *, checked: bool, shares_caches: bool) -> Self:
+        """The same model, for a session that checks indices or has caches in the memory of their past."""
+        model = copy(self)
+        model.checked, model.shares_caches = checked, self.shares_caches or shares_caches
+        return model
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
         """The model with inputs of these shapes, where they contradict sizes that it declares, if that is possible."""
@@ -95,6 +114,8 @@ class Model(ABC):
         supposed: Mapping[str, Dim] | None = None,
     ) -> Module:
         """Builds a module for these shapes. The arguments and errors are those of `glowpy.load`."""
+        from glowpy.graph.state import keep_state  # noqa: PLC0415 - graphs
+
         self.check_state(state or {})
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
         module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
@@ -133,4 +154,20 @@ class Model(ABC):
         try:
             return bind(self.inputs, {**shapes_of_values, **(shapes or {})}, dims or {})
         except UserError as error:
+            from glowpy.importer.onnx.reports import located  # noqa: PLC0415 - the reader
+
             raise located(error, Loc(self.file)) from None
+
+
+def onnx_digest(
+    content: str,
+    block: int,
+    meanings: Sequence[str],
+    part: str = "",
+    *,
+    checked: bool,
+    shared: bool,
+) -> str:
+    """The digest of an ONNX model of this content, whose operators of other packages have these meanings."""
+    ways = "checked" * checked + "shared" * shared
+    return f"{content} {block} {[*meanings]}{part}{ways}"

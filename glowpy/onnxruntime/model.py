@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from glowpy.exporter import set_dims
-from glowpy.importer import Given, OnnxModel, ValueInfo, inferred_outputs, read_proto
+from glowpy.importer import (
+    Given,
+    OnnxModel,
+    inferred_outputs,
+    read_proto,
+)
+from glowpy.importer.declared import ValueInfo
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
 from glowpy.session.host.model import HostModel

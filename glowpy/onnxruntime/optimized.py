@@ -10,7 +10,8 @@ from pathlib import Path
 from glowpy.core.type import Shape
 from glowpy.exporter import Locate, copied_model, save, with_data_apart
 from glowpy.graph.function import Module
-from glowpy.importer import Given, OnnxModel, ValueInfo, external_reader
+from glowpy.importer import Given, OnnxModel, external_reader
+from glowpy.importer.declared import ValueInfo
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.model import open_model

@@ -19,7 +19,7 @@ from typing import Any, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.tensor import type_name
+from glowpy.importer.declared import type_name
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import WeightVar
 from glowpy.onnxruntime.errors import Fail

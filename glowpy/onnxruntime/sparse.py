@@ -10,7 +10,8 @@ import numpy as np
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.tensor import elem_type_of, type_name
+from glowpy.importer.declared import type_name
+from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.onnxruntime.devices import OrtDevice
 
 __all__ = [

@@ -12,7 +12,8 @@ from numpy.typing import DTypeLike
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
+from glowpy.importer.declared import type_name
+from glowpy.importer.onnx.tensor import elem_type_of, kind_of
 from glowpy.onnxruntime.devices import OrtDevice, check_device
 from glowpy.onnxruntime.sparse import SparseTensor
 from glowpy.support.errors import UnsupportedError

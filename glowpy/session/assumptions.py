@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import final
 
-from glowpy.importer import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.session.grids import Grid
 from glowpy.session.shapes import ShapePlan
 from glowpy.session.suppositions import Constants, Suppositions

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, final
 
 from glowpy.core.tensor import Array
-from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
+from glowpy.importer.declared import ValueInfo
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.types import HostValue

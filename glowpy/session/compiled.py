@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from glowpy.core.tensor import Array
-from glowpy.importer import Model, RoundsError, ValueInfo, ValueNeededError, raise_wrong
+from glowpy.importer.added_outputs import raise_wrong
+from glowpy.importer.declared import ValueInfo
+from glowpy.importer.model import Model
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.runtime.arrays import given_inputs
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.session.by_rounds import ByRounds
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types, narrowed
-from glowpy.session.host.model import by_rounds
-from glowpy.session.hosted import Opening
+from glowpy.session.kept_model import by_rounds
 from glowpy.session.preparation import Range, Ranges
 from glowpy.session.programs import Compiling, Programs
 from glowpy.session.state import SessionState
 from glowpy.session.suppositions import called_with, supposed_outputs
 from glowpy.support.errors import Diagnostic, UserError
+
+if TYPE_CHECKING:
+    from glowpy.session.by_rounds import ByRounds
+    from glowpy.session.hosted import Opening
 
 __all__ = ["Compiled"]
 
@@ -101,6 +106,8 @@ class Compiled:
         Raises the error if there is state, or if it is about no branches and no loop; FrozenError if nothing is to be
         compiled any more.
         """
+        from glowpy.session.by_rounds import ByRounds  # noqa: PLC0415 - most models are compiled as a whole
+
         model = by_rounds(self.model, error)
         if self.state.pairs or not model.forced:
             raise error

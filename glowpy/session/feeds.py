@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer import ValueInfo
 from glowpy.runtime.arrays import input_misfit
-from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import UserError, expect_type
+
+if TYPE_CHECKING:
+    from glowpy.importer.declared import ValueInfo
+    from glowpy.session.host.types import HostInfo
 
 __all__ = [
     "check_out",

@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol, TypeAlias, final
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer import RoundsError, ValueNeededError
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of

@@ -15,7 +15,8 @@ from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.graph.state import StatePairs
-from glowpy.importer import Model, ValueNeededError
+from glowpy.importer import Model
+from glowpy.importer.needs import ValueNeededError
 from glowpy.recipe import state_ports
 from glowpy.support.errors import UserError
 from glowpy.support.names import UniqueNames

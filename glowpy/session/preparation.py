@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from glowpy.core.tensor import Array
-from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
-from glowpy.importer.onnx.signature import computed_dims
+from glowpy.importer.declared import ValueInfo, computed_dims
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.shapes import ShapePlan
 from glowpy.support.callers import warn_caller

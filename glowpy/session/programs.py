@@ -13,19 +13,19 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.core.tensor import Array
-from glowpy.engine import compile_or_recall
-from glowpy.graph.function import Module
-from glowpy.graph.state import StatePairs
-from glowpy.importer import Model, RoundsError, ValueNeededError, checks_among
+from glowpy.importer.added_outputs import checks_among
+from glowpy.importer.model import Model
+from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.cache import Specialisations
 from glowpy.session.feeds import key_of, listed
-from glowpy.session.host.model import asks_for_rounds, by_rounds
+from glowpy.session.kept_model import asks_for_rounds, by_rounds
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
 from glowpy.session.shapes import ShapePlan
 from glowpy.session.suppositions import Elements, Shapes, Ways, beyond_limits
@@ -34,6 +34,10 @@ from glowpy.support.forks import Lock
 from glowpy.support.loc import Loc
 from glowpy.support.questions import Need
 from glowpy.support.symbolic import UndecidedError
+
+if TYPE_CHECKING:
+    from glowpy.graph.function import Module
+    from glowpy.graph.state import StatePairs
 
 __all__ = ["Compiling", "Programs"]
 

@@ -7,15 +7,17 @@ does so for a model of numbers, whose branches it chooses and whose loops it run
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from glowpy.core.tensor import Array
-from glowpy.importer import RoundsError, ValueInfo, ValueNeededError
-from glowpy.runtime.compiled import CompiledFunction
-from glowpy.session.host.types import HostInfo, HostValue
-from glowpy.session.hosted import Opening
-from glowpy.session.preparation import Range
-from glowpy.session.state import SessionState
+if TYPE_CHECKING:
+    from glowpy.core.tensor import Array
+    from glowpy.importer.declared import ValueInfo
+    from glowpy.importer.needs import RoundsError, ValueNeededError
+    from glowpy.runtime.compiled import CompiledFunction
+    from glowpy.session.host.types import HostInfo, HostValue
+    from glowpy.session.hosted import Opening
+    from glowpy.session.preparation import Range
+    from glowpy.session.state import SessionState
 
 __all__ = ["Runner"]
 

@@ -7,7 +7,6 @@ call may show, another takes its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,23 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from glowpy.backend import Backend, CompileOptions
+from glowpy.backend_choice import backend_with
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_with
-from glowpy.graph.state import StatePairs
-from glowpy.importer import Model, OnnxModel, RoundsError, ValueInfo, ValueNeededError
+from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.compiled import Compiled
 from glowpy.session.feeds import chosen_outputs, listed
-from glowpy.session.host.model import HostModel, open_any
-from glowpy.session.host.types import HostInfo
-from glowpy.session.hosted import Hosted
+from glowpy.session.kept_model import open_kept
 from glowpy.session.preparation import CompileEvent, Gate, Range
 from glowpy.session.programs import Compiling
 from glowpy.session.runner import Runner
 from glowpy.session.state import SessionState, state_pairs
 from glowpy.support.errors import UserError, expect_type
 from glowpy.support.forks import Lock
-from glowpy.support.html import html_table
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
@@ -39,6 +35,12 @@ from glowpy.support.symbolic import Dim
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from glowpy.graph.state import StatePairs
+    from glowpy.importer import OnnxModel
+    from glowpy.importer.declared import ValueInfo
+    from glowpy.session.host.model import HostModel
+    from glowpy.session.host.types import HostInfo
 
 __all__ = ["InferenceSession"]
 
@@ -109,7 +111,7 @@ class InferenceSession(ProcessBound):
             observer,
             _gate or Gate(on_compile),
         )
-        opened = model if isinstance(model, Model | HostModel) else open_any(model)
+        opened = model if isinstance(model, Model | HostedModel) else open_kept(model)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._runner = self._runner_of(opened, state, shapes or {})
@@ -122,14 +124,15 @@ class InferenceSession(ProcessBound):
         shapes: Mapping[str, Sequence[Dim | str | None]],
     ) -> Runner:
         """Returns a runner of a model of these shapes: of the whole if that can be compiled."""
-        if isinstance(opened, HostModel):
+        if isinstance(opened, HostedModel):
+            from glowpy.session.hosted import Hosted  # noqa: PLC0415 - most models are compiled as a whole
+
             if state or shapes:
                 what = "state" if state else "shapes"
                 raise UserError(f"{what}: expected a model of numbers alone", loc=Loc(opened.file))
             return Hosted(opened, self._part)
-        model = copy(opened.resized(shapes))
-        model.checked = self._checks
-        model.shares_caches = model.shares_caches or bool(state)
+        resized = opened.resized(shapes) if shapes else opened
+        model = resized.for_session(checked=self._checks, shares_caches=bool(state))
         whole = Compiled(model, SessionState(model, state_pairs(model, state)), self._compiling)
         try:
             whole.programs.compile_static()
@@ -224,6 +227,8 @@ class InferenceSession(ProcessBound):
         sides = ("input", self.get_inputs()), ("output", self.get_outputs())
         rows = [[side, *str(info).split(" ", 1)] for side, infos in sides for info in infos]
         title = f"InferenceSession of {self._file} on {self._compiling.backend.name}"
+        from glowpy.support.html import html_table  # noqa: PLC0415 - in notebooks
+
         return html_table(title, ["", "name", "type"], rows)
 
     def get_inputs(self) -> Sequence[ValueInfo | HostInfo]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Literal, cast, final
+from typing import TYPE_CHECKING, Literal, cast, final
 
 import numpy as np
 
 from glowpy.core.extents import extents_of, largest_at
 from glowpy.core.state import State
 from glowpy.core.tensor import Array
-from glowpy.graph.state import StatePairs
-from glowpy.importer import Model, raise_wrong
+from glowpy.importer.added_outputs import raise_wrong
+from glowpy.importer.model import Model
 from glowpy.runtime.arrays import given_inputs, store_outputs
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.session.initial_state import fresh_shapes
 from glowpy.session.suppositions import Shapes, Ways, supposed_outputs
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import symbols_of
+
+if TYPE_CHECKING:
+    from glowpy.graph.state import StatePairs
 
 __all__ = ["SessionState", "state_pairs"]
 
@@ -181,6 +183,8 @@ class SessionState:
         key = frozenset(given.items())
         if key in self._fresh:
             return self._fresh[key]
+        from glowpy.session.initial_state import fresh_shapes  # noqa: PLC0415 - it builds the model
+
         shapes, by_elements = fresh_shapes(self._model, self.pairs, given, feeds)
         if not by_elements:
             if len(self._fresh) == _MAX_FRESH:

@@ -14,7 +14,7 @@ import numpy as np
 
 from glowpy.core.extents import extents_of
 from glowpy.core.tensor import Array
-from glowpy.importer import count_output
+from glowpy.importer.added_outputs import count_output
 from glowpy.runtime.arrays import given_inputs, store_outputs
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.callers import warn_caller

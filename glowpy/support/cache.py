@@ -56,9 +56,11 @@ __all__ = [
     "writing",
 ]
 
-Kind = Literal["bitcode", "code", "digest", "peaks", "program", "target", "tuning", "weights"]
-"""Kinds of entries: kernel libraries, object files, digests of models, peaks of the machine, compiled programs, the
-identity of code for this machine, measurements of products, packed weights."""
+Kind = Literal[
+    "bitcode", "code", "digest", "model", "peaks", "program", "target", "tuning", "weights"
+]
+"""Kinds of entries: kernel libraries, object files, digests of models, declarations of models, peaks of the machine,
+compiled programs, the identity of code for this machine, measurements of products, packed weights."""
 
 _Content = TypeVar("_Content")
 

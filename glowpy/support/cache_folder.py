@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -237,6 +236,8 @@ def delete(path: Path) -> bool:
     """Deletes a file of the cache, or a folder in its place; whether it is gone."""
     try:
         if stat.S_ISDIR(path.lstat().st_mode):
+            import shutil  # noqa: PLC0415 - seldom
+
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import glowpy
 
-__all__ = ["files_identity", "package_identity"]
+__all__ = ["files_identity", "installed_identity", "package_identity"]
 
 
 def package_identity() -> str:
@@ -23,8 +23,27 @@ def package_identity() -> str:
 
 
 def _identity() -> str:
-    versions = [f"{name} {version(name)}\n" for name in ("numpy", "onnx")]
+    versions = [f"{name} {installed_identity(name)}\n" for name in ("numpy", "onnx")]
     return f"{''.join(versions)}{files_identity(glowpy.__path__)}"
+
+
+def installed_identity(name: str) -> str:
+    """Which package of another project there is, found out without importing it; empty if there is none."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        return ""
+    folder = Path(spec.origin).parent
+    try:
+        status = Path(spec.origin).stat()
+        versions = [folder / file for file in ("version.py", "_version.py")]
+        texts = [
+            path.read_text(encoding="utf-8", errors="replace")
+            for path in versions
+            if path.is_file()
+        ]
+    except OSError:
+        return ""
+    return f"{folder} {status.st_mtime_ns} {status.st_size} {texts}"
 
 
 def files_identity(folders: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ Tokens: `%name`, `@name`, identifiers, numbers, quoted strings, and the punctuat
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -132,6 +131,8 @@ class Lexer:
 
     def unknown(self, what: str, token: Token, known: Iterable[str]) -> UserError:
         """The error for a word that names none of `known`, with the closest of them."""
+        import difflib  # noqa: PLC0415 - for errors
+
         closest = difflib.get_close_matches(token.text, known, 1)
         note = f"did you mean {closest[0]}?" if closest else ""
         return self.error(f"unknown {what} '{token.text}'", token, note)

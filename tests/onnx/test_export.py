@@ -31,7 +31,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
-from glowpy.importer import ValueNeededError
+from glowpy.importer.needs import ValueNeededError
 from glowpy.passes import RewritePass
 from glowpy.session.host.model import HostModel, open_model
 from tests.onnx.comparison import check_session, value_of

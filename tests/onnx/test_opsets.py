@@ -14,7 +14,7 @@ from onnx import TensorProto, defs, helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.graph.printer import print_module
-from glowpy.importer import ValueNeededError
+from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.contrib.schemas import contrib_schemas
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.source import NEWEST_OPSETS

@@ -19,7 +19,7 @@ from glowpy.backends.cpu import constants
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx import stored
+from glowpy.importer import storage
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.session_models import programs_of
 
@@ -118,15 +118,15 @@ def test_recalled_weights_are_mapped_and_shared(cache_folder: Path) -> None:
 def test_a_digest_is_remembered_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    monkeypatch.setattr(stored, "_SETTLED", -(10**12))
+    monkeypatch.setattr(storage, "_SETTLED", -(10**12))
     read = []
-    digest = stored.Storage.digest
+    digest = storage.Storage.digest
 
-    def counting(storage: stored.Storage, start: int, count: int) -> str:
+    def counting(own: storage.Storage, start: int, count: int) -> str:
         read.append(count)
-        return digest(storage, start, count)
+        return digest(own, start, count)
 
-    monkeypatch.setattr(stored.Storage, "digest", counting)
+    monkeypatch.setattr(storage.Storage, "digest", counting)
     path = tmp_path / "model.onnx"
     onnx.save(product(), path)
     first = run(path)
@@ -146,7 +146,7 @@ def test_a_digest_is_remembered_until_the_file_changes(
 def test_a_young_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(product(), path)
-    assert not stored.InFile(path).identity
+    assert not storage.InFile(path).identity
 
 
 def test_external_data_counts(tmp_path: Path, compiled: list[str]) -> None:

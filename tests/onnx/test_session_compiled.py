@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import glowpy
 from glowpy import engine
-from glowpy.importer import ValueNeededError
+from glowpy.importer.needs import ValueNeededError
 from glowpy.session import programs
 from glowpy.support.errors import ResourceError
 from tests.onnx.comparison import graph_model, info

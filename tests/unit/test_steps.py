@@ -13,8 +13,9 @@ from glowpy.backend import CompileOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.engine import backend_of, compilation, compile_or_recall
+from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Module
+from glowpy.recall import compile_or_recall
 from glowpy.recipe import Compilation, passes_of
 from glowpy.steps import Step
 from glowpy.support.errors import UserError

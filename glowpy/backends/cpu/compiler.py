@@ -49,6 +49,7 @@ from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.backends.cpu.verify import misfit
 from glowpy.backends.cpu.workers import Workers
+from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.llvm.kernels import Kernels
@@ -222,13 +223,6 @@ class Compiler:
         """
         self.check_host()
         settings, name = self.options, entry_name(program)
-        debug = None
-        if settings.debug:
-            Path(settings.debug).mkdir(parents=True, exist_ok=True)
-            Path(settings.debug, f"{name}.ir").write_text(
-                ir_text({name: program}), encoding="utf-8"
-            )
-            debug = (f"{name}.ir", str(Path(settings.debug).resolve()))
         entry = EntryOptions(
             bound=True,
             instrument="table" if options.instrument or options.sanitize else "",
@@ -237,7 +231,10 @@ class Compiler:
             timed=counter_of(self.target, settings.timed),
         )
         code_options = CodeOptions(
-            entry, debug, separate=True, visible=settings.perf_map or bool(settings.jitdump)
+            entry,
+            self._debugged(name, program),
+            separate=True,
+            visible=settings.perf_map or bool(settings.jitdump),
         )
         texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
         machine, libraries = self.target.machine, self.kernels.bitcode
@@ -251,11 +248,7 @@ class Compiler:
             write_jitdump(code, objects, Path(settings.jitdump))
         block = block_of(program.plan, self.target.pointer_bits // 8)
         large = [program.constants[slot.name] for slot in block.large]
-        weights: list[Weights] = []
-        for tensor in large:
-            report("weights", len(weights), len(large))
-            weights.append(weights_of(tensor, use_cache=options.cache))
-        report("weights", len(weights), len(large))
+        weights = _weights(large, use_cache=options.cache)
         image = Image(
             name,
             program.inputs,
@@ -275,6 +268,15 @@ class Compiler:
         if options.sanitize:
             return SanitizedFunction(function, function, NumberedRuns(program))
         return function
+
+    def _debugged(self, name: str, program: Program) -> tuple[str, str] | None:
+        """The file that debuggers show, which is written, and its folder; None if there is to be none."""
+        folder = self.options.debug
+        if not folder:
+            return None
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
+        return f"{name}.ir", str(Path(folder).resolve())
 
     def _tuner(self, seconds: float) -> Tuner:
         """Creates the tuner that measures products. Raises UserError where there can be none, and for bad `seconds`."""
@@ -321,6 +323,16 @@ class Compiler:
                 f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
                 note="leave cpu and features out to compile for this machine",
             )
+
+
+def _weights(tensors: Sequence[Tensor], *, use_cache: bool) -> list[Weights]:
+    """Large constants in memory."""
+    weights: list[Weights] = []
+    for tensor in tensors:
+        report("weights", len(weights), len(tensors))
+        weights.append(weights_of(tensor, use_cache=use_cache))
+    report("weights", len(weights), len(tensors))
+    return weights
 
 
 def counter_of(target: CpuTarget, timed: Timed) -> Counter:

@@ -6,7 +6,6 @@ describes it, this package, the sources of the kernels, and the files that say w
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from glowpy.backends.cpu.options import CpuOptions
 from glowpy.llvm.linked import is_loadable
 from glowpy.llvm.variant import LIBJIT_FOLDER
 from glowpy.support.cache import Key, read, write
-from glowpy.support.identity import files_identity, package_identity
+from glowpy.support.identity import files_identity, installed_identity, package_identity
 
 __all__ = ["known_code_identity", "note_code_identity"]
 
@@ -39,7 +38,7 @@ def note_code_identity(options: CpuOptions, identity: str) -> None:
 
 
 def _key(options: CpuOptions) -> Key | None:
-    processor, llvm = _processor(), _llvm()
+    processor, llvm = _processor(), installed_identity("llvmlite")
     if not (is_loadable() and processor and llvm):
         return None
     machine = options.target, options.cpu, options.features, options.float_abi
@@ -60,18 +59,3 @@ def _processor() -> str:
         return ""
     lines = [line for line in first.splitlines() if line.partition(":")[0].strip() not in _VARYING]
     return "\n".join([platform.machine(), *lines])
-
-
-@cache
-def _llvm() -> str:
-    """Returns the version of llvmlite, without importing it; empty if it is not installed."""
-    spec = importlib.util.find_spec("llvmlite")
-    if spec is None or spec.origin is None:
-        return ""
-    folder = Path(spec.origin).parent
-    try:
-        version = (folder / "_version.py").read_text(encoding="utf-8", errors="replace")
-        status = (folder / "__init__.py").stat()
-    except OSError:
-        return ""
-    return f"{folder} {status.st_mtime_ns} {status.st_size} {version}"

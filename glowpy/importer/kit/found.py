@@ -19,7 +19,7 @@ from glowpy.support.symbolic import (
 )
 from glowpy.support.text import print_attrs, symbol_name
 
-__all__ = ["Found", "UnlimitedError", "count_output"]
+__all__ = ["Found", "UnlimitedError"]
 
 
 class Found:
@@ -119,11 +119,6 @@ class Found:
 
 class UnlimitedError(Exception):
     """A symbol, whose name is the argument, has no bound."""
-
-
-def count_output(name: str) -> str:
-    """The output that says what an extent is of which something is supposed."""
-    return f"extent {name}"
 
 
 _SMALL = 1 << 12

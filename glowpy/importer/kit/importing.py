@@ -15,8 +15,9 @@ from glowpy.engine import evaluate
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.importer.kit.found import Found, UnlimitedError
-from glowpy.importer.kit.needs import ValueNeededError, value_needed
+from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.values import Ratio, SymbolicTensor, Value
+from glowpy.importer.needs import ValueNeededError
 from glowpy.support.errors import UnsupportedError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim

@@ -23,16 +23,19 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
 from glowpy.graph.verifier import verify_module, verify_nodes
-from glowpy.importer.kit.found import Found, count_output
-from glowpy.importer.kit.needs import ValueNeededError, value_needed
+from glowpy.importer.added_outputs import count_output
+from glowpy.importer.declared import Narrow, ValueInfo
+from glowpy.importer.kit.found import Found
+from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.targets import Targets
 from glowpy.importer.kit.values import SymbolicTensor
+from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, check_types, unsupported_reason
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.indices import save_checks
 from glowpy.importer.onnx.known_operands import settled_results
-from glowpy.importer.onnx.narrow import NARROW, Narrow, narrow_results
+from glowpy.importer.onnx.narrow import NARROW, narrow_results
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,
@@ -46,9 +49,6 @@ from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.rounding import rounded_results
-from glowpy.importer.onnx.signature import (
-    ValueInfo,
-)
 from glowpy.importer.onnx.source import MAX_NODES, domain_of
 from glowpy.importer.onnx.subgraph import undone_on_error
 from glowpy.importer.onnx.tensor import decode_all

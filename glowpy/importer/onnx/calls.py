@@ -19,9 +19,10 @@ from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import LoopNode
 from glowpy.importer.kit.bounds import bounds_of
 from glowpy.importer.kit.moves import concat, filled, reshape, slice_axis, transpose
-from glowpy.importer.kit.needs import RoundsError, ValueNeededError, value_needed
+from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import SymbolicTensor, Value
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.bodies import (
     check_branches,
     check_rounds,

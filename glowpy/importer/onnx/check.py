@@ -8,6 +8,7 @@ import onnx
 from onnx import AttributeProto, defs
 
 from glowpy.core.type import Type
+from glowpy.importer.declared import type_name
 from glowpy.importer.onnx.attributes import unsupported_attributes
 from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
@@ -15,7 +16,6 @@ from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.session_operators import is_of_sessions
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
-from glowpy.importer.onnx.tensor import type_name
 from glowpy.operators import operator_sets
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc

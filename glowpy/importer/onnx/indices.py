@@ -7,37 +7,34 @@ reads them, and says what is wrong. A network that is not to check any has none 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue, Variable
 from glowpy.graph.nodes_gen import BroadcastNode, ReshapeNode, TransposeNode
+from glowpy.importer.added_outputs import CHECK, range_sentence
 from glowpy.importer.kit.moves import concat, slice_axis
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.node import Check, OnnxNode, OnnxScope
 from glowpy.importer.onnx.subgraph import Subgraph
-from glowpy.support.errors import Diagnostic, UserError
-from glowpy.support.loc import Loc
+from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, is_at_most, lowest
 
 __all__ = [
     "carried_checks",
     "check_indices",
     "check_places",
-    "checks_among",
     "give_checks",
-    "raise_wrong",
     "save_checks",
     "take_checks",
 ]
 
-_PREFIX = "index check "
 _NOTHING = np.zeros(4, np.int64)
 _TYPE = Type(ElemKind.I64, (4,))
 
@@ -63,17 +60,13 @@ def check_places(n: OnnxNode, places: Value, low: Dim, high: Dim) -> None:
             (most, is_at_most(high + 1, most)),
         ):
             if is_wrong:
-                raise UserError(_sentence(index, low, high))
+                raise UserError(range_sentence(index, low, high))
     if n.scope.checks is not None:
         n.scope.checks.append(Check(_place(n), _checked(n, places, low, high)))
 
 
 def _place(n: OnnxNode) -> str:
     return f"{replace(n.loc, file='')}: {n.proto.op_type}"
-
-
-def _sentence(index: int, low: Dim, high: Dim) -> str:
-    return f"expected indices from {low} to {high}, got {index}"
 
 
 def _checked(n: OnnxNode, places: Value, low: Dim, high: Dim) -> NodeValue:
@@ -144,24 +137,6 @@ def take_checks(n: OnnxNode, places: Sequence[str], values: Sequence[Value]) -> 
 def save_checks(scope: OnnxScope) -> None:
     """Makes outputs of all checks."""
     for index, check in enumerate(scope.checks or ()):
-        name = f"{_PREFIX}{index} {check.place}"
+        name = f"{CHECK}{index} {check.place}"
         target = scope.f.module.create_placeholder(name, check.value.type)
         scope.f.create_save("save_check", check.value, target)
-
-
-def checks_among(outputs: Iterable[str]) -> list[str]:
-    """The outputs of a network that are checks."""
-    return [name for name in outputs if name.startswith(_PREFIX)]
-
-
-def raise_wrong(outputs: MutableMapping[str, Array], checks: Sequence[str], file: str) -> None:
-    """Takes the checks out of what a network gave. Raises UserError that names the nodes with indices out of range."""
-    wrong = [(name, numbers) for name in checks if (numbers := outputs.pop(name))[0]]
-    if wrong:
-        raise UserError.of(
-            Diagnostic(
-                f"{name.removeprefix(_PREFIX).split(' ', 1)[1]}: {_sentence(*numbers.tolist()[1:])}",
-                Loc(file),
-            )
-            for name, numbers in wrong
-        )

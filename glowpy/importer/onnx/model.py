@@ -20,8 +20,9 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs, keep_state
+from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
 from glowpy.importer.kit.targets import Factor, Targets
-from glowpy.importer.model import Model
+from glowpy.importer.model import Model, onnx_digest
 from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
 from glowpy.importer.onnx.contrib.nchwc import channel_block
@@ -29,15 +30,7 @@ from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.order import fixed_names, in_order, place_of
 from glowpy.importer.onnx.reports import located, raise_all
-from glowpy.importer.onnx.signature import (
-    DeclaredDim,
-    ValueInfo,
-    is_typed,
-    resized_info,
-    typed_outputs,
-    unsized,
-    value_info,
-)
+from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import Source, read_source
 from glowpy.importer.onnx.tensor import decode_all
 from glowpy.operators import known_identity
@@ -102,9 +95,9 @@ class OnnxModel(Model):
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
         foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
         meanings = [known_identity(domain) for domain in foreign]
-        ways = "checked" * self.checked + "shared" * self.shares_caches
-        sizes = f" written as {self.written}" if self.written else ""
-        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}{ways}{sizes}"
+        content, part, shared = self.source.stores.digest, self.source.part, self.shares_caches
+        own = onnx_digest(content, self.block, meanings, part, checked=self.checked, shared=shared)
+        return f"{own} written as {self.written}" if self.written else own
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:

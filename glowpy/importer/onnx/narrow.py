@@ -7,7 +7,6 @@ take them, and none computes on them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -16,32 +15,9 @@ from onnx import TensorProto, defs
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.importer.declared import Narrow
 
-__all__ = ["NARROW", "PACKED", "Narrow", "narrow_results", "unpacked"]
-
-
-@dataclass(frozen=True)
-class Narrow:
-    """An element type of ONNX with fewer bits than a byte.
-
-    Attributes:
-        name: How ONNX spells it.
-        bits: How many an element has.
-        kind: The kind of 8 bits that holds it.
-        dtype: The type in numpy, thanks to ml_dtypes, with an element in each byte.
-    """
-
-    name: str
-    bits: int
-    kind: ElemKind
-    dtype: np.dtype[np.generic]
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """The lowest and the highest element."""
-        signed = self.kind.is_signed
-        low = -1 << (self.bits - 1) if signed else 0
-        return low, low + (1 << self.bits) - 1
+__all__ = ["NARROW", "PACKED", "narrow_results", "unpacked"]
 
 
 NARROW: dict[int, Narrow] = {

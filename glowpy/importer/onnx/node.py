@@ -19,13 +19,13 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.engine import evaluate
 from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.importer.declared import Narrow
 from glowpy.importer.kit.computed import found_dims
 from glowpy.importer.kit.importing import Importing, Scope
 from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.targets import Targets
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.attributes import NodeAttributes
-from glowpy.importer.onnx.narrow import Narrow
 from glowpy.importer.onnx.stored import Stores
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import Loc

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from glowpy.core.type import Shape
-from glowpy.importer.onnx.signature import ValueInfo, computed_dims
+from glowpy.importer.declared import ValueInfo, computed_dims
 from glowpy.support.symbolic import Dim
 
 __all__ = ["ASSUMED", "Unsaid"]

@@ -16,6 +16,7 @@ from glowpy.core.shape import broadcast_shapes, is_same_shape, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.declared import Narrow
 from glowpy.importer.kit.moves import (
     broadcast,
     channels_first,
@@ -27,7 +28,7 @@ from glowpy.importer.kit.moves import (
 )
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.codes import to_codes
-from glowpy.importer.onnx.narrow import NARROW, Narrow
+from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
 from glowpy.importer.onnx.tensor import kind_of

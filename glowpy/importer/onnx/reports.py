@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from glowpy.importer.kit.needs import RoundsError
+from glowpy.importer.needs import RoundsError
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 

@@ -3,48 +3,31 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
-import numpy as np
 import onnx
 from onnx import defs, helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.type import Shape, Type
 from glowpy.graph.state import Declared
+from glowpy.importer.declared import DeclaredDim, ValueInfo, type_name
 from glowpy.importer.onnx.definition import schema_of
-from glowpy.importer.onnx.narrow import NARROW, Narrow
+from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.source import domain_of
-from glowpy.importer.onnx.tensor import elem_type_of, kind_of, type_name
-from glowpy.support.errors import UnsupportedError, UserError, expect_type
-from glowpy.support.symbolic import Dim, Expr
-from glowpy.support.text import parse_dim
+from glowpy.importer.onnx.tensor import elem_type_of, kind_of
+from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
-    "DeclaredDim",
-    "ValueInfo",
-    "bind",
-    "check_names",
-    "computed_dims",
     "declared",
     "declared_names",
     "declared_shape",
     "inferred_outputs",
     "is_typed",
-    "resized_info",
-    "spelled_shape",
     "typed_outputs",
-    "unsized",
     "value_info",
 ]
-
-DeclaredDim = int | str | None
-"""A size, the name of a symbolic dimension, or nothing at all."""
-
 
 _MAX_RANK = 32
 """More sizes than any shape has."""
@@ -53,48 +36,6 @@ _SESSION = (
     "glowpy.InferenceSession and glowpy run take strings, sequences, optionals and maps;"
     " machine code does not"
 )
-
-
-@dataclass(frozen=True)
-class ValueInfo:
-    """An input or output as the model declares it.
-
-    Attributes:
-        name: Its name.
-        kind: Its element kind.
-        shape: Sizes, names of symbolic dimensions, None where a dimension is neither; None without a rank.
-        narrow: Which integers of fewer bits than a byte the elements are, if they are any.
-        names: The shape with names that say nothing, such as `?`, which are None there.
-    """
-
-    name: str
-    kind: ElemKind
-    shape: list[DeclaredDim] | None
-    narrow: Narrow | None = None
-    names: list[DeclaredDim] | None = None
-
-    @property
-    def type(self) -> str:
-        """The type as ONNX spells it, such as `tensor(float)`."""
-        return type_name(self.kind) if self.narrow is None else f"tensor({self.narrow.name})"
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """The numpy dtype of arrays for it; that of narrow integers is of ml_dtypes."""
-        return self.kind.dtype if self.narrow is None else self.narrow.dtype
-
-    def __str__(self) -> str:
-        if self.shape is None:
-            return f"{self.name} {self.kind.value} of any rank"
-        return f"{self.name} {self.kind.value}{spelled_shape(self.shape)}"
-
-    def admits(self, shape: Sequence[Dim | DeclaredDim]) -> bool:
-        """Whether the declaration leaves room for this shape."""
-        if self.shape is None:
-            return True
-        pairs = zip(self.shape, shape, strict=False)
-        fits = all(not isinstance(dim, int) or dim == size for dim, size in pairs)
-        return fits and len(self.shape) == len(shape)
 
 
 def declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
@@ -123,29 +64,6 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     narrow = NARROW.get(tensor.elem_type)
     names = declared_names(tensor)
     return ValueInfo(proto.name, kind, declared_shape(tensor), narrow, names)
-
-
-def resized_info(
-    info: ValueInfo, shape: Sequence[Dim | DeclaredDim], taken: Collection[str]
-) -> ValueInfo:
-    """The declaration of another shape: open dimensions have the names of their symbols, unless these are taken."""
-    if len(shape) != len(info.shape or ()):
-        raise UserError(
-            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
-            note=_shapes_advice([info]),
-        )
-    dims: list[DeclaredDim] = []
-    for dim, old in zip(shape, info.shape or (), strict=True):
-        is_free = str(dim) not in taken or str(dim) == old
-        name = str(dim) if dim is not None and is_free else None
-        dims.append(name if isinstance(dim, str | Expr | None) else int(dim))
-    return replace(info, shape=dims, names=None)
-
-
-def unsized(info: ValueInfo) -> ValueInfo:
-    """The declaration of an output whose sizes may be others."""
-    dims = info.shape and [None if isinstance(dim, int) else dim for dim in info.shape]
-    return replace(info, shape=dims, names=None)
 
 
 _SAYS_NOTHING = re.compile(r"\s*(\?*|unk(__\d+)?|None|-1)\s*")
@@ -315,154 +233,3 @@ def _dim(proto: onnx.TensorShapeProto.Dimension) -> DeclaredDim:
     if proto.HasField("dim_value"):
         return proto.dim_value if proto.dim_value >= 0 else None
     return proto.dim_param or None
-
-
-def bind(
-    infos: Sequence[ValueInfo], shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
-) -> list[Type]:
-    """The type of every input, with symbols where the dimensions given have some.
-
-    Args:
-        infos: The inputs.
-        shapes: Whole shapes by input; a shape also binds the symbolic dimensions of its input.
-        dims: Sizes by symbolic dimension. One whose name is an expression of others need not be given.
-
-    Raises UserError for a name the model does not have, a shape that contradicts the model or another shape,
-    and a dimension that stays unknown.
-    """
-    symbols = check_names({info.name: info.shape for info in infos}, shapes, dims)
-    for name, size in dims.items():
-        _check_size(f"symbolic dimension '{name}'", name, size)
-    for name, shape in shapes.items():
-        expect_type(f"input '{name}'", shape, tuple | list, "a tuple of dimensions")
-        for size in shape:
-            _check_size(f"input '{name}'", name, size)
-    bound = dict(dims)
-    for info in infos:
-        if info.name in shapes:
-            _match(info, shapes[info.name], bound)
-    bound |= computed_dims([name for name in symbols if name not in bound], bound)
-    unbound = [
-        dim
-        for info in infos
-        if info.name not in shapes
-        for dim in info.shape or ()
-        if isinstance(dim, str) and dim not in bound
-    ]
-    names = list(dict.fromkeys(unbound))
-    unnamed = [
-        info for info in infos if info.name not in shapes and info.shape and None in info.shape
-    ]
-    return [_static(info, shapes.get(info.name), bound, names, unnamed) for info in infos]
-
-
-def computed_dims(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Dim]:
-    """The dimensions whose names say how they follow from others, as exporters write `past + seq`."""
-    computed: dict[str, Dim] = {}
-    for name in names:
-        with suppress(UserError):  # most names are no expressions
-            computed[name] = parse_dim(name, dims)
-    return computed
-
-
-def check_names(
-    declared: Mapping[str, Sequence[DeclaredDim] | None], shapes: Iterable[str], dims: Iterable[str]
-) -> list[str]:
-    """The symbolic dimensions of inputs. Raises UserError for a shape or dimension of another name."""
-    _check_names("input", shapes, list(declared))
-    symbols = [dim for shape in declared.values() for dim in shape or () if isinstance(dim, str)]
-    _check_names("symbolic dimension", dims, symbols)
-    return symbols
-
-
-def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            expected = ", ".join(f"'{choice}'" for choice in dict.fromkeys(known)) or "none"
-            raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
-
-
-def _check_size(what: str, name: str, size: object) -> None:
-    if not isinstance(size, int | np.integer | Expr) or isinstance(size, bool):
-        raise UserError(
-            f"{what}: expected a number or a symbol, got {size!r}",
-            note=f"glowpy.support.symbolic.symbol('{name}', LOW, HIGH) makes a symbol",
-        )
-
-
-def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
-    """Checks a given shape against the declared one, and binds symbols by it."""
-    if not info.admits(shape):
-        raise UserError(
-            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
-            note=_resizing_advice(info, shape),
-        )
-    for dim, size in zip(info.shape or (), shape, strict=False):
-        if isinstance(dim, str) and bound.setdefault(dim, size) != size:
-            raise UserError(
-                f"input '{info.name}': symbolic dimension '{dim}' is {bound[dim]} elsewhere, got {size}"
-            )
-
-
-def _static(
-    info: ValueInfo,
-    shape: Shape | None,
-    bound: Mapping[str, Dim],
-    unbound: Sequence[str],
-    unnamed: Sequence[ValueInfo],
-) -> Type:
-    """The type of an input. The remedy names all that is left to give, so that following it once is enough."""
-    if shape is not None:
-        return Type(info.kind, tuple(shape))
-    if info.shape is None:
-        raise UserError(
-            f"input '{info.name}' has no declared shape",
-            note=f"give it one: --shape {info.name}:1x3x224x224; in Python, shapes={{{info.name!r}: (1, 3, 224, 224)}}",
-        )
-    sizes: list[Dim] = []
-    for index, dim in enumerate(info.shape):
-        size = bound.get(dim) if isinstance(dim, str) else dim
-        if size is None and dim is not None:
-            raise UserError(
-                f"input '{info.name}' has the symbolic dimension '{dim}', which must be bound",
-                note=f"give {'it' if len(unbound) == 1 else 'each'} a size: "
-                + " ".join(f"--shape {shlex.quote(f'{name}=1')}" for name in unbound)
-                + "; 1..64 in place of 1 leaves it open; in Python, "
-                + f"dims={dict.fromkeys(unbound, 1)}"
-                + ("; --help-model says which follow from others" if len(unbound) > 1 else ""),
-            )
-        if size is None:
-            raise UserError(
-                f"input '{info.name}' has no size in dimension {index}",
-                note=_shapes_advice(unnamed),
-            )
-        sizes.append(size)
-    return Type(info.kind, tuple(sizes))
-
-
-def _shapes_advice(infos: Sequence[ValueInfo]) -> str:
-    """How to give shapes to inputs, with 1 for dimensions that are open."""
-    shapes = {
-        info.name: tuple(dim if isinstance(dim, int) else 1 for dim in info.shape or ())
-        for info in infos
-    }
-    options = " ".join(
-        f"--shape {shlex.quote(f'{name}:' + 'x'.join(map(str, shape)))}"
-        for name, shape in shapes.items()
-    )
-    what = "it a shape" if len(infos) == 1 else "each a shape"
-    return f"give {what}: {options}; 1..64 in place of 1 leaves a dimension open; in Python, shapes={shapes}"
-
-
-def _resizing_advice(info: ValueInfo, shape: Shape) -> str:
-    """How to change the sizes that the file declares, where an array has others."""
-    if len(shape) != len(info.shape or ()) or not all(isinstance(size, int) for size in shape):
-        return _shapes_advice([info])
-    option = shlex.quote(f"{info.name}:" + "x".join(map(str, shape)))
-    return f"to change the sizes in the file: --shape {option}; in Python, shapes={{{info.name!r}: {tuple(shape)}}}"
-
-
-def spelled_shape(dims: Sequence[DeclaredDim | Dim]) -> str:
-    """A shape for messages: `[1x3]`, `[batch x ?]`."""
-    between = "x" if all(isinstance(dim, int) for dim in dims) else " x "
-    return f"[{between.join('?' if dim is None else str(dim) for dim in dims)}]"

@@ -26,9 +26,10 @@ from glowpy.importer.onnx.function_outputs import name_outputs
 from glowpy.importer.onnx.irregular import regularize
 from glowpy.importer.onnx.opset_imports import imply_opsets
 from glowpy.importer.onnx.order import subgraphs
-from glowpy.importer.onnx.stored import InFile, InMemory, Stores
+from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import open_external
 from glowpy.importer.onnx.wire import extract
+from glowpy.importer.storage import InFile, InMemory
 from glowpy.plugins import load_operators
 from glowpy.support.dumped import DECLARATIONS, DOMAIN
 from glowpy.support.errors import LoadError, UnsupportedError, UserError, expect_type
@@ -103,9 +104,13 @@ def domain_of(domain: str) -> str:
 
 
 def read_source(
-    model: str | Path | bytes | onnx.ModelProto, noted: list[UserError] | None = None
+    model: str | Path | bytes | onnx.ModelProto,
+    noted: list[UserError] | None = None,
+    files: Mapping[Path, InFile] | None = None,
 ) -> Source:
     """Parses and checks a model. Versions that are not known are `noted`, where that is given, and the model is read.
+
+    `files` are open already: that of the model, and others of external data.
 
     Raises LoadError for a file that is missing, truncated, too large, or no ONNX model, UnsupportedError for
     versions newer than this importer.
@@ -120,7 +125,7 @@ def read_source(
             expect_type(
                 "model", model, str | os.PathLike, "a path, the bytes of a file or a ModelProto"
             )
-            source = _read(Path(model))
+            source = _read(Path(model), dict(files or {}))
     external = _check_texts(source)
     _check_contents(source)
     regularize(source.proto)
@@ -159,7 +164,9 @@ def _serialized(model: onnx.ModelProto, name: str) -> bytes:
         ) from None
 
 
-def _read(path: Path) -> Source:
+def _read(path: Path, files: dict[Path, InFile]) -> Source:
+    if path in files:
+        return _read_file(files.pop(path), path, files)
     try:
         if not path.is_file():
             if path.is_dir() and (folder := foreign_folder(path)) is not None:
@@ -169,7 +176,10 @@ def _read(path: Path) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise LoadError(f"cannot read '{path}': {reason}") from None
-    file = InFile(path)
+    return _read_file(InFile(path), path, files)
+
+
+def _read_file(file: InFile, path: Path, others: dict[Path, InFile]) -> Source:
     if file.size > MAX_FILE:
         _check_foreign(path, path.name)
         raise LoadError(
@@ -177,7 +187,7 @@ def _read(path: Path) -> Source:
             note="keep the weights in external data beside the model",
         )
     small, extracted = extract(file.size, lambda start, count: file.read(start, count).data)
-    return _parsed(small, path.name, Stores(file, extracted, path.parent, path), path)
+    return _parsed(small, path.name, Stores(file, extracted, path.parent, path, others), path)
 
 
 def _parse(content: bytes, file: str) -> Source:

@@ -15,8 +15,10 @@ from onnx import TensorProto, external_data_helper, numpy_helper
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
+from glowpy.importer.declared import TYPE_NAMES, code_name
 from glowpy.importer.onnx.narrow import NARROW, PACKED, unpacked
-from glowpy.importer.onnx.stored import InFile, InMemory, Storage, Stores
+from glowpy.importer.onnx.stored import Stores
+from glowpy.importer.storage import InFile, InMemory, Storage
 from glowpy.support.errors import LoadError, UnsupportedError, UserError
 from glowpy.support.symbolic import ceil_div
 
@@ -28,13 +30,7 @@ __all__ = [
     "kind_of",
     "number_in",
     "open_external",
-    "type_name",
 ]
-
-
-def _code_name(kind: ElemKind) -> str:
-    """`float8e4m3fn` for f8e4m3fn."""
-    return f"float{kind.suffix[1:]}"
 
 
 _KINDS: dict[int, ElemKind] = {
@@ -56,28 +52,11 @@ _KINDS: dict[int, ElemKind] = {
         elem_type: kind
         for kind in ElemKind
         if kind.is_code
-        and (elem_type := dict(TensorProto.DataType.items()).get(_code_name(kind).upper()))
+        and (elem_type := dict(TensorProto.DataType.items()).get(code_name(kind).upper()))
         is not None
     },
 }
 """Element kinds by the element types that the onnx package has."""
-
-_NAMES = {
-    ElemKind.F16: "float16",
-    ElemKind.BF16: "bfloat16",
-    ElemKind.F32: "float",
-    ElemKind.F64: "double",
-    ElemKind.I8: "int8",
-    ElemKind.I16: "int16",
-    ElemKind.I32: "int32",
-    ElemKind.I64: "int64",
-    ElemKind.U8: "uint8",
-    ElemKind.U16: "uint16",
-    ElemKind.U32: "uint32",
-    ElemKind.U64: "uint64",
-    ElemKind.BOOL: "bool",
-    **{kind: _code_name(kind) for kind in ElemKind if kind.is_code},
-}
 
 _FIELDS: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
@@ -105,7 +84,7 @@ def kind_of(elem_type: int) -> ElemKind:
         names = {value: name for name, value in TensorProto.DataType.items()}
         raise UnsupportedError(
             f"element type {names.get(elem_type, elem_type)} is not supported",
-            note=f"supported are {', '.join([*_NAMES.values(), *(n.name for n in NARROW.values())])}",
+            note=f"supported are {', '.join([*TYPE_NAMES.values(), *(n.name for n in NARROW.values())])}",
         )
     return kind
 
@@ -115,11 +94,6 @@ def elem_type_of(kind: ElemKind) -> int:
     return next(
         elem_type for elem_type, kind_of_elements in _KINDS.items() if kind_of_elements is kind
     )
-
-
-def type_name(kind: ElemKind) -> str:
-    """How ONNX spells the type of a tensor of this kind: `tensor(float)`."""
-    return f"tensor({_NAMES[kind]})"
 
 
 def decode(proto: TensorProto, stores: Stores) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,8 @@ import onnx
 from onnx import TensorProto, defs
 
 from glowpy.importer import Model, open_file, reader_of
-from glowpy.importer.kit.needs import RoundsError, ValueNeededError
+from glowpy.importer.model import HostedModel
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
@@ -19,6 +20,7 @@ from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.order import place_of
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.storage import InFile
 from glowpy.session.host.graph import graphs_of, initializers
 from glowpy.session.host.registry import rule_of
 from glowpy.session.host.split import HostPlan, HostStep, Segment, split
@@ -38,13 +40,17 @@ __all__ = ["HostModel", "asks_for_rounds", "by_rounds", "open_any", "open_model"
 
 @within_limits
 def open_model(
-    model: str | Path | bytes | onnx.ModelProto, given: Given | None = None
+    model: str | Path | bytes | onnx.ModelProto,
+    given: Given | None = None,
+    files: Mapping[Path, InFile] | None = None,
 ) -> OnnxModel | HostModel:
     """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
 
-    Elements that are `given` take the places of those of the model. Raises what `read_model` raises.
+    Elements that are `given` take the places of those of the model. `files` are open already.
+
+    Raises what `read_model` raises.
     """
-    source = read_source(model)
+    source = read_source(model, files=files)
     source = source if given is None else replaced(source, given)
     loaded: OnnxModel | HostModel = OnnxModel(source)
     if _may_need_host(source.proto.graph):
@@ -55,9 +61,11 @@ def open_model(
     return loaded
 
 
-def open_any(model: str | Path | bytes | onnx.ModelProto) -> Model | HostModel:
+def open_any(
+    model: str | Path | bytes | onnx.ModelProto, files: Mapping[Path, InFile] | None = None
+) -> Model | HostModel:
     """Reads and checks a model of any format, for a session. Raises what `glowpy.load` raises."""
-    return open_model(model) if reader_of(model) is None else open_file(model)
+    return open_model(model, files=files) if reader_of(model) is None else open_file(model)
 
 
 def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
@@ -136,7 +144,7 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
 
 
 @dataclass
-class HostModel:
+class HostModel(HostedModel):
     """A checked model, as steps. `forced` are positions of nodes with graphs that the session is to compute itself."""
 
     source: Source

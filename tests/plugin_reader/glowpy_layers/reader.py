@@ -16,7 +16,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
-from glowpy.importer import Model, Reader, ValueInfo
+from glowpy.importer import Model, Reader
+from glowpy.importer.declared import ValueInfo
 from glowpy.importer.kit.importing import Importing, Scope
 from glowpy.importer.kit.moves import slice_axis
 from glowpy.importer.kit.values import Value

@@ -12,7 +12,7 @@ import pytest
 
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
-from glowpy.importer import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.importer.onnx.open_dimensions import Unsaid
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>'

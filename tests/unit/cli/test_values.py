@@ -14,7 +14,7 @@ from glowpy.cli.main import run
 from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.support.errors import UserError
 
 MODELS = {

@@ -13,7 +13,7 @@ import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type, parse_type
 from glowpy.graph.drawing import draw_function
-from glowpy.importer.onnx.signature import ValueInfo
+from glowpy.importer.declared import ValueInfo
 
 SVG = "{http://www.w3.org/2000/svg}"
 MODEL = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Relu(x) }'

@@ -14,10 +14,10 @@ from glowpy.graph.node import NodeValue
 from glowpy.importer.kit.computed import computed_slices, found_dims
 from glowpy.importer.kit.importing import Importing, Scope
 from glowpy.importer.kit.moves import channels_first, channels_last, slice_axis, vector
-from glowpy.importer.kit.needs import ValueNeededError
 from glowpy.importer.kit.numbers import counted
 from glowpy.importer.kit.values import Value
 from glowpy.importer.kit.windows import same_pads
+from glowpy.importer.needs import ValueNeededError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import symbol
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.importer import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.importer.shape_text import parse_shapes
 
 INFOS = [

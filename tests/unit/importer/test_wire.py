@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
+from glowpy.importer import storage
 from glowpy.importer.onnx import stored, wire
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.onnx.wire import Extracted, extract
@@ -253,7 +254,7 @@ def test_forks_do_not_disturb_each_other(tmp_path: Path) -> None:
     code = (
         "import os, sys, numpy as np\n"
         "from pathlib import Path\n"
-        "from glowpy.importer.onnx.stored import InFile\n"
+        "from glowpy.importer.storage import InFile\n"
         "file, children = InFile(Path(sys.argv[1])), []\n"
         "for child in range(4):\n"
         "    if not (process := os.fork()):\n"
@@ -269,7 +270,7 @@ def test_forks_do_not_disturb_each_other(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_short_while_it_is_walked(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(in_field(), path)
-    file = stored.InFile(path)
+    file = storage.InFile(path)
 
     def read(start: int, count: int) -> memoryview:
         os.truncate(path, 100)

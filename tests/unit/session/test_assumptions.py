@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.importer import ValueInfo
+from glowpy.importer.declared import ValueInfo
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.shapes import ShapePlan
 from glowpy.support.symbolic import UndecidedError, UnequalError, UnorderedError, least, symbol

@@ -1,0 +1,83 @@
+"""Which backend: by its name, with options of whoever compiles. One is imported when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+
+from glowpy.backend import Backend
+from glowpy.support.errors import UserError, expect_type
+
+__all__ = ["OWN", "backend_class", "backend_of", "backend_with", "package_of"]
+
+OWN: Mapping[str, tuple[str, str]] = {
+    "cpu": ("glowpy.backends.cpu.backend", "CpuBackend"),
+    "interpreter": ("glowpy.backends.interpreter.backend", "InterpreterBackend"),
+}
+"""Every backend of glowpy's own: its module and its class there."""
+
+
+def backend_class(name: str) -> type[Backend]:
+    """The class of the backend called `name`: one of glowpy's own, or of a package that is installed.
+
+    Raises UserError if there is none, if packages are at odds about the name, and for a package that is broken.
+    """
+    if name in OWN:
+        backend: type[Backend] = getattr(import_module(OWN[name][0]), OWN[name][1])
+        return backend
+    from glowpy.plugins import load_plugin, plugins  # noqa: PLC0415 - what it checks, the compiler has
+
+    named = [plugin for plugin in plugins() if plugin.name == name]
+    if not named:
+        names = dict.fromkeys([*OWN, *(plugin.name for plugin in plugins())])
+        raise UserError(f"expected one of the backends {', '.join(names)}, got '{name}'")
+    if len(named) > 1:
+        packages = " and ".join(plugin.package for plugin in named)
+        raise UserError(f"{packages} both have a backend '{name}'", note="uninstall one of them")
+    return load_plugin(named[0])
+
+
+def package_of(name: str) -> str:
+    """The package and version that the backend called `name` comes from; empty for glowpy's own."""
+    if name in OWN:
+        return ""
+    from glowpy.plugins import plugins  # noqa: PLC0415 - what it checks, the compiler has
+
+    return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
+
+
+def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None = None) -> Backend:
+    """The backend called `name`, with its default options but for those that are given.
+
+    Raises UserError as `backend_class` does, and for options that the backend does not have.
+    """
+    cls = backend_class(name)
+    given = {"threads": threads, "low_memory": low_memory}
+    given = {option: value for option, value in given.items() if value is not None}
+    if not given:
+        return cls()
+    options = cls.options_type
+    known = () if options is None else [option.name for option in fields(options)]
+    for option in given:
+        if option not in known:
+            raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
+    assert options is not None
+    return cls(options(**given))
+
+
+def backend_with(
+    backend: str | Backend, threads: int | None, *, low_memory: bool | None
+) -> Backend:
+    """A backend by its name, with these options. Raises UserError for options of one that is there already."""
+    expect_type("threads", threads, int | None, "a number of threads")
+    expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
+    if isinstance(backend, str):
+        return backend_of(backend, threads, low_memory=low_memory)
+    for name, value in (("threads", threads), ("low_memory", low_memory)):
+        if value is not None:
+            raise UserError(
+                f"expected {name} among the options of the backend, which is given as an object",
+                note=f"CpuBackend(CpuOptions({name}={value}))",
+            )
+    return backend

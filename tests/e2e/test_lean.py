@@ -1,0 +1,211 @@
+"""Opening what is in the cache: without LLVM, without onnx and what reads it, and without the compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+
+import glowpy
+from glowpy.importer import OnnxModel, storage
+from glowpy.llvm.linked import is_loadable
+from glowpy.session.kept_model import KeptModel, open_kept
+from tests.onnx.session_models import symbolic
+
+HEAVY = (
+    "llvmlite",
+    "onnx",
+    "google.protobuf",
+    "elftools",
+    "importlib.metadata",
+    "glowpy.importer.onnx",
+    "glowpy.importer.kit",
+    "glowpy.session.host",
+    "glowpy.session.hosted",
+    "glowpy.graph",
+    "glowpy.opt",
+    "glowpy.ops",
+    "glowpy.passes",
+    "glowpy.recipe",
+    "glowpy.engine",
+    "glowpy.plugins",
+    "glowpy.irgen",
+    "glowpy.lower",
+    "glowpy.memory",
+    "glowpy.backends.interpreter",
+    "glowpy.backends.cpu.compiler",
+    "glowpy.backends.cpu.codegen",
+    "glowpy.backends.cpu.operations",
+    "glowpy.backends.cpu.library",
+    "glowpy.backends.cpu.target",
+    "glowpy.backends.cpu.passes",
+    "glowpy.backends.cpu.strategy",
+    "glowpy.llvm.machine",
+    "glowpy.llvm.objects",
+)
+"""What neither `import glowpy` nor a session imports whose networks are in the cache."""
+
+REPORT = f"""
+import sys
+names = {HEAVY!r}
+print(*[name for name in sys.modules if any(name == own or name.startswith(own + ".") for own in names)])
+"""
+TEXT = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[SIZE, 8] x) => (float[SIZE, 4] y) { p = MatMul (x, w) y = Relu (p) }
+"""
+WEIGHTS = np.random.default_rng(0).random((8, 4), np.float32) - np.float32(0.4)
+
+
+def model(size: str) -> onnx.ModelProto:
+    proto = onnx.parser.parse_model(TEXT.replace("SIZE", size))
+    proto.graph.initializer.append(numpy_helper.from_array(WEIGHTS, "w"))
+    return proto
+
+
+def saved(path: Path, size: str) -> Path:
+    onnx.save(model(size), path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file is so young that it may be changed again without another time."""
+    monkeypatch.setattr(storage, "_SETTLED", -(10**12))
+
+
+def heavy_after(code: str, *arguments: str | Path) -> Sequence[str]:
+    command = [sys.executable, "-c", code + REPORT, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+RUN = """
+import sys
+import numpy as np
+import glowpy
+from glowpy.importer import storage
+storage._SETTLED = -(10**12)
+session = glowpy.InferenceSession(sys.argv[1] if sys.argv[2] == "path" else open(sys.argv[1], "rb").read(), **OPTIONS)
+for rows in (3, 5):
+    if session.get_inputs()[0].shape[0] in (rows, "N"):
+        assert session.run(None, {"x": np.ones((rows, 8), np.float32)})[0].shape == (rows, 4)
+"""
+
+
+def test_the_package_by_itself_imports_nothing_heavy() -> None:
+    assert heavy_after("import glowpy") == []
+    assert heavy_after("import glowpy; glowpy.InferenceSession, glowpy.CpuBackend") == []
+
+
+@pytest.mark.skipif(not is_loadable(), reason="code is loaded by LLVM here")
+@pytest.mark.parametrize("size", ["3", "N"])
+def test_a_recalled_session_imports_neither_reader_nor_compiler(
+    size: str, tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    path = saved(tmp_path / "net.onnx", size)
+    variants: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "check_indices": True}]
+    for options in variants:
+        code = RUN.replace("OPTIONS", repr(options))
+        for way, source in (("path", path), ("bytes", path.read_bytes())):
+            session = glowpy.InferenceSession(source, **options)
+            session.run(None, {"x": np.ones((3, 8), np.float32)})
+            assert heavy_after(code, path, way) == []
+
+
+def opened(path: Path | bytes) -> KeptModel:
+    kept = open_kept(path)
+    assert isinstance(kept, KeptModel)
+    return kept
+
+
+def test_what_is_kept_says_what_the_model_says(tmp_path: Path, cache_folder: Path) -> None:
+    del cache_folder
+    path = saved(tmp_path / "net.onnx", "N")
+    for source in (path, path.read_bytes()):
+        whole = open_kept(source)
+        assert isinstance(whole, OnnxModel)
+        kept = opened(source)
+        assert (kept.inputs, kept.outputs, kept.state) == (whole.inputs, whole.outputs, {})
+        assert (kept.file, kept.digest) == (whole.file, whole.digest)
+        shapes = {"x": (3, 8)}
+        assert kept.key(shapes=shapes) == whole.key(shapes=shapes)
+        checked = [one.for_session(checked=True, shares_caches=True) for one in (kept, whole)]
+        assert checked[0].digest == checked[1].digest != kept.digest
+        with pytest.raises(glowpy.UserError, match=r"net\.onnx|model: .*expected the shape"):
+            kept.key(shapes={"x": (3, 7)})
+
+
+def test_a_file_that_was_changed_is_read(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del cache_folder
+    path = saved(tmp_path / "net.onnx", "N")
+    open_kept(path)
+    opened(path)
+    saved(path, "7")
+    assert isinstance(open_kept(path), OnnxModel)
+    assert opened(path).inputs[0].shape == [7, 8]
+    monkeypatch.undo()
+    onnx.save(model("N"), path)  # which is so young that it may be changed again
+    for _ in range(2):
+        assert isinstance(open_kept(path), OnnxModel)
+
+
+def test_external_data_is_part_of_a_model(tmp_path: Path, cache_folder: Path) -> None:
+    del cache_folder
+    path, data = tmp_path / "net.onnx", tmp_path / "weights"
+    onnx.save(model("3"), path, save_as_external_data=True, location="weights", size_threshold=0)
+    feed = {"x": np.ones((3, 8), np.float32)}
+    expected = np.maximum(feed["x"] @ WEIGHTS, 0)
+    for _ in range(2):
+        np.testing.assert_allclose(glowpy.InferenceSession(path).run(None, feed)[0], expected, 1e-5)
+    opened(path)
+    data.write_bytes((2 * WEIGHTS).tobytes())
+    assert isinstance(open_kept(path), OnnxModel)
+    np.testing.assert_allclose(glowpy.InferenceSession(path).run(None, feed)[0], 2 * expected, 1e-5)
+    data.unlink()
+    with pytest.raises(glowpy.UserError, match="weights"):
+        glowpy.InferenceSession(path)
+
+
+def test_what_was_opened_is_built_although_the_file_is_gone(
+    tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    path = saved(tmp_path / "net.onnx", "N")
+    open_kept(path)
+    session = glowpy.InferenceSession(path, backend="interpreter")
+    path.unlink()
+    for rows in (2, 40):
+        feed = {"x": np.ones((rows, 8), np.float32)}
+        assert session.run(None, feed)[0].shape == (rows, 4)
+
+
+def test_models_that_a_session_computes_in_part_are_read(
+    tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    text = '<ir_version: 8, opset_import: ["": 21]> net (string[N] x) => (string[N] y) { y = Identity (x) }'
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    for _ in range(2):
+        assert not isinstance(open_kept(path), KeptModel)
+
+
+def test_without_a_cache_all_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")
+    path = saved(tmp_path / "net.onnx", "3")
+    for _ in range(2):
+        assert isinstance(open_kept(path), OnnxModel)
+    assert glowpy.InferenceSession(symbolic()).get_inputs()
