@@ -6,17 +6,15 @@ A network that is in the cache is loaded and run by what is imported here. The c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.backends.cpu.constants import find_weights
+from glowpy.backends.cpu.device import CpuDevice
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.known_target import known_code_identity, note_code_identity
+from glowpy.backends.cpu.lazy_compiler import LazyCompiler
 from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
-from glowpy.backends.cpu.workers import Workers, load_workers
-from glowpy.llvm.linked import load_code
 from glowpy.operators import operator_sets
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import UserError
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from glowpy.backend import Operation, Program
     from glowpy.backends.cpu.compiler import Compiler
     from glowpy.backends.cpu.measuring.tuning import Tuned
-    from glowpy.backends.cpu.rounds import RunRounds
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
     from glowpy.graph.node import Node
@@ -49,6 +46,7 @@ class CpuBackend(Backend):
 
     Attributes:
         options: As they were given.
+        device: What loads and runs what is compiled, if it is for this machine.
     """
 
     name: ClassVar[str] = "cpu"
@@ -66,20 +64,20 @@ class CpuBackend(Backend):
         super().__init__()
         self.options = options or CpuOptions()
         is_plain = type(self) is CpuBackend and self.options.tune is None
-        self._known = known_code_identity(self.options) if is_plain else ""
-        if not self._known:
+        cls = type(self)
+        is_plain = cls is CpuBackend and self.options.tune is None
+        known = known_code_identity(self.options) if is_plain else ""
+        self._lazy = LazyCompiler(self.options, lambda: cls.libraries, known)
+        if not known:
             _ = self.compiler  # which raises what is wrong with the options
         if not 0 <= self.options.threads <= MOST_THREADS:
             raise UserError(f"expected 0 to {MOST_THREADS:,} threads, got {self.options.threads:,}")
-        self._workers: Workers | None = None
-        self._rounds: RunRounds | None = None
+        self.device = CpuDevice(self.options.thread_count, self._lazy)
 
-    @cached_property
+    @property
     def compiler(self) -> Compiler:
         """The compiler for the target."""
-        from glowpy.backends.cpu.compiler import Compiler  # noqa: PLC0415 - LLVM and all passes
-
-        return Compiler(self.options, self.libraries)
+        return self._lazy.compiler
 
     @property
     def target(self) -> CpuTarget:
@@ -148,9 +146,7 @@ class CpuBackend(Backend):
         Raises UserError if the backend is bound to another machine.
         """
         self.compiler.check_host()
-        workers = self._shared_workers(use_cache=options.cache)
-        rounds = partial(self._shared_rounds, use_cache=options.cache)
-        return self.compiler.compile(program, options, workers, rounds)
+        return self.compiler.compile(program, options, self.device)
 
     def remembers(self, options: CompileOptions) -> bool:
         """Whether functions are cached: not where code comes with files beside it, tells what it does, or was tuned."""
@@ -163,55 +159,24 @@ class CpuBackend(Backend):
         """Puts the image into the cache; the weights are there."""
         if isinstance(function, JitFunction):
             write(self._key(key), function.image.payload())
-            if not self._known and not operator_sets():
-                self._known = self.compiler.code_identity
-                note_code_identity(self.options, self._known)
+            if not self._lazy.known and not operator_sets():
+                self._lazy.known = self.compiler.code_identity
+                note_code_identity(self.options, self._lazy.known)
 
     def recall(self, key: str) -> CompiledFunction | None:
         """The network of an image in the cache, if all of its weights are there as well."""
         payload = read(self._key(key))
         if payload is None:
             return None
-        if not self._known:
+        if not self._lazy.known:
             self.compiler.check_host()
-        image = Image.parse(payload)
-        weights = []
-        for digest in image.weights:
-            constant = find_weights(digest, use_cache=True)
-            if constant is None:
-                return None
-            weights.append(constant)
-        code = load_code(image.code, lambda: self.target.machine)
-        workers = self._shared_workers(use_cache=True)
-        rounds = partial(self._shared_rounds, use_cache=True)
-        return JitFunction(image, weights, code, workers, load_rounds=rounds)
+        return self.device.load(Image.parse(payload))
 
     def _key(self, key: str) -> Key:
         """Everything that an image depends on: the model that `key` names, and what code of it depends on."""
         exact, low_memory = self.options.exact, self.options.low_memory
-        return Key.of("program", key, self._code_identity(), str(exact), str(low_memory))
-
-    def _code_identity(self) -> str:
-        return self.compiler.code_identity if operator_sets() or not self._known else self._known
+        return Key.of("program", key, self._lazy.code_identity, str(exact), str(low_memory))
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""
-        if self._workers is not None:
-            self._workers.close()
-
-    def _shared_workers(self, *, use_cache: bool) -> Workers | None:
-        """The threads of all functions that this backend compiles; None for one thread."""
-        threads = self.options.thread_count
-        if self._workers is None and threads > 1:
-            identity = self._code_identity(), lambda: self.target
-            self._workers = load_workers(threads, *identity, use_cache=use_cache)
-        return self._workers
-
-    def _shared_rounds(self, *, use_cache: bool) -> RunRounds:
-        """Returns the runner of loops' iterations, shared by all functions that this backend compiles."""
-        if self._rounds is None:
-            from glowpy.backends.cpu.rounds import load_rounds  # noqa: PLC0415 - most have none
-
-            identity = self._code_identity(), lambda: self.target
-            self._rounds = load_rounds(*identity, use_cache=use_cache)
-        return self._rounds
+        self.device.close()

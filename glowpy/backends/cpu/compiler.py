@@ -18,9 +18,10 @@ from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
 from glowpy.backends.cpu.constant_block import block_of, small_constants
 from glowpy.backends.cpu.constants import Weights, weights_of
+from glowpy.backends.cpu.device import CpuDevice
 from glowpy.backends.cpu.entry import Counter, EntryOptions
 from glowpy.backends.cpu.image import Image
-from glowpy.backends.cpu.jit import JitFunction
+from glowpy.backends.cpu.jit import Probes
 from glowpy.backends.cpu.measuring.jitdump import write_jitdump
 from glowpy.backends.cpu.measuring.perf_map import write_perf_map
 from glowpy.backends.cpu.measuring.trial import timed_runs
@@ -43,18 +44,16 @@ from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
-from glowpy.backends.cpu.rounds import RunRounds
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
 from glowpy.backends.cpu.verify import misfit
-from glowpy.backends.cpu.workers import Workers
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.library import KernelLibrary
-from glowpy.llvm.linked import joined, load_code
+from glowpy.llvm.linked import Code, Functions, joined
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
@@ -64,7 +63,7 @@ from glowpy.runtime.compiled import CompiledFunction
 from glowpy.sanitizer import NumberedRuns, SanitizedFunction
 from glowpy.support.cache import Key
 from glowpy.support.cores import processor_name
-from glowpy.support.errors import UserError
+from glowpy.support.errors import InternalError, UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
 
@@ -211,17 +210,35 @@ class Compiler:
         return code.decode()
 
     def compile(
-        self,
-        program: Program,
-        options: CompileOptions,
-        workers: Workers | None,
-        rounds: Callable[[], RunRounds],
+        self, program: Program, options: CompileOptions, device: CpuDevice
     ) -> CompiledFunction:
-        """Machine code for this process, from the cache if it was made before.
+        """Machine code for this process, from the cache if it was made before, loaded to a device.
 
         Raises UserError if the backend is bound to another machine.
         """
         self.check_host()
+        objects = self._objects(program, options)
+        block = block_of(program.plan, self.target.pointer_bits // 8)
+        large = [program.constants[slot.name] for slot in block.large]
+        weights = _weights(large, use_cache=options.cache)  # which live until they are loaded
+        image = _image(program, joined(objects), weights, small_constants(block, program.constants))
+        watched = options.instrument or options.sanitize
+        probes = Probes(
+            program.ir if watched else None,
+            program.ir if self.options.timed else None,
+            self.options.timed,
+            self._told(objects),
+        )
+        function = device.load(image, probes, use_cache=options.cache)
+        del weights
+        if function is None:
+            raise InternalError("weights were lost before they were loaded")
+        if options.sanitize:
+            return SanitizedFunction(function, function, NumberedRuns(program))
+        return function
+
+    def _objects(self, program: Program, options: CompileOptions) -> Sequence[bytes]:
+        """The object files of a program, which is called by the table of addresses."""
         settings, name = self.options, entry_name(program)
         entry = EntryOptions(
             bound=True,
@@ -237,37 +254,9 @@ class Compiler:
             visible=settings.perf_map or bool(settings.jitdump),
         )
         texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
-        machine, libraries = self.target.machine, self.kernels.bitcode
-        objects = compile_objects(texts, machine, libraries, use_cache=options.cache)
-        told = settings.debug or settings.perf_map or settings.jitdump
-        linked = joined(objects)
-        code = load_objects(machine, objects) if told else load_code(linked, lambda: machine)
-        if settings.perf_map:
-            write_perf_map(code, objects)
-        if settings.jitdump:
-            write_jitdump(code, objects, Path(settings.jitdump))
-        block = block_of(program.plan, self.target.pointer_bits // 8)
-        large = [program.constants[slot.name] for slot in block.large]
-        weights = _weights(large, use_cache=options.cache)
-        image = Image(
-            name,
-            program.inputs,
-            program.outputs,
-            program.state,
-            program.plan.peak,
-            tuple(program.ir.symbols.values()),
-            tuple(slot.name for slot in program.plan.mutable.slots),
-            tuple(constant.key for constant in weights),
-            small_constants(block, program.constants),
-            linked,
+        return compile_objects(
+            texts, self.target.machine, self.kernels.bitcode, use_cache=options.cache
         )
-        instrumented = program.ir if options.instrument or options.sanitize else None
-        timed = program.ir if settings.timed else None
-        clock = settings.timed
-        function = JitFunction(image, weights, code, workers, instrumented, timed, clock, rounds)
-        if options.sanitize:
-            return SanitizedFunction(function, function, NumberedRuns(program))
-        return function
 
     def _debugged(self, name: str, program: Program) -> tuple[str, str] | None:
         """The file that debuggers show, which is written, and its folder; None if there is to be none."""
@@ -277,6 +266,18 @@ class Compiler:
         Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder, f"{name}.ir").write_text(ir_text({name: program}), encoding="utf-8")
         return f"{name}.ir", str(Path(folder).resolve())
+
+    def _told(self, objects: Sequence[bytes]) -> Functions | None:
+        """The code, loaded by LLVM, of which debuggers and profilers are told; None if none has asked."""
+        settings = self.options
+        if not (settings.debug or settings.perf_map or settings.jitdump):
+            return None
+        code = load_objects(self.target.machine, objects)
+        if settings.perf_map:
+            write_perf_map(code, objects)
+        if settings.jitdump:
+            write_jitdump(code, objects, Path(settings.jitdump))
+        return code
 
     def _tuner(self, seconds: float) -> Tuner:
         """Creates the tuner that measures products. Raises UserError where there can be none, and for bad `seconds`."""
@@ -323,6 +324,22 @@ class Compiler:
                 f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
                 note="leave cpu and features out to compile for this machine",
             )
+
+
+def _image(program: Program, code: Code, weights: Sequence[Weights], block: bytes) -> Image:
+    """All of a program that has been compiled, but its large constants."""
+    return Image(
+        entry_name(program),
+        program.inputs,
+        program.outputs,
+        program.state,
+        program.plan.peak,
+        tuple(program.ir.symbols.values()),
+        tuple(slot.name for slot in program.plan.mutable.slots),
+        tuple(constant.key for constant in weights),
+        block,
+        code,
+    )
 
 
 def _weights(tensors: Sequence[Tensor], *, use_cache: bool) -> list[Weights]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from glowpy.rounds import Rounds, Wiring
     from glowpy.sanitizer import Moment, Watch
 
-__all__ = ["JitFunction"]
+__all__ = ["JitFunction", "Probes"]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -61,6 +61,23 @@ class _ObservedRun:
     failure: BaseException | None = None
 
 
+@dataclass(frozen=True)
+class Probes:
+    """What a function tells of its runs beside results, which no cache keeps.
+
+    Attributes:
+        instrumented: The program whose instructions observers, or a watch, are told of; None where none are.
+        timed: The program whose instructions have stamps.
+        clock: What the stamps are of.
+        code: The code, if it has been loaded so that other tools know of it.
+    """
+
+    instrumented: IRFunction | None = None
+    timed: IRFunction | None = None
+    clock: Timed = ""
+    code: Functions | None = None
+
+
 @final
 class JitFunction(CompiledFunction):
     """A network as machine code. All instances share the constants.
@@ -75,16 +92,12 @@ class JitFunction(CompiledFunction):
         weights: Sequence[Weights],
         code: Functions,
         workers: Workers | None = None,
-        instrumented: IRFunction | None = None,
-        timed: IRFunction | None = None,
-        clock: Timed = "",
+        probes: Probes | None = None,
         load_rounds: Callable[[], RunRounds] | None = None,
     ) -> None:
-        """`instrumented` is the program whose instructions observers, or a watch, are told of; None where none are.
-
-        `timed` is the program whose instructions have stamps, and `clock` what they are of. `load_rounds` gives the
-        code that runs rounds of loops.
-        """
+        """`load_rounds` gives the code that runs rounds of loops."""
+        probes = probes or Probes()
+        instrumented, timed, clock = probes.instrumented, probes.timed, probes.clock
         super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
         self.image = image
         self._code = code
