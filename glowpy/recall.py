@@ -1,4 +1,4 @@
-"""What runs: from the memory of a backend, or compiled now. The compiler is imported where that has nothing."""
+"""Recalls functions from the memory of a backend, or compiles them now, for which alone the compiler is imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compile_or_recall(
     *,
     ctx: PassContext | None = None,
 ) -> CompiledFunction:
-    """What the backend remembers under `key`; else what `build` gives, compiled, and remembered if the backend can.
+    """Recalls the function stored under `key`; else compiles what `build` returns, and stores it if the backend can.
 
     Args:
         key: Names everything that the function depends on.

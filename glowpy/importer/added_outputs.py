@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK", "checks_among", "count_output", "raise_wrong", "range_sentence"]
 
 CHECK = "index check "
-"""What the name of a check begins with."""
+"""First part of the name of a check."""
 
 
 def count_output(name: str) -> str:
@@ -28,7 +28,7 @@ def count_output(name: str) -> str:
 
 
 def range_sentence(index: int, low: Dim, high: Dim) -> str:
-    """What is wrong with an index."""
+    """Describes what is wrong with an index."""
     return f"expected indices from {low} to {high}, got {index}"
 
 

@@ -1,4 +1,4 @@
-"""What a model takes and gives, as it declares it: names, element kinds, and shapes with symbolic dimensions."""
+"""Inputs and outputs of a model, as it declares them: names, element kinds, and shapes with symbolic dimensions."""
 
 from __future__ import annotations
 

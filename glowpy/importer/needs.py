@@ -1,4 +1,4 @@
-"""What keeps a model from being built for some shapes, although it could be for others, or in parts."""
+"""Errors that keep a model from being built for some shapes, although it could be for others, or in parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ValueNeededError(UserError):
 
     @property
     def need(self) -> Need:
-        """What would get the import further that has raised this."""
+        """The need that, once it is met, lets the import that has raised this go on."""
         why = self.diagnostics[0].message
         return Need(why, inputs=self.inputs, counts=self.counts, asked=self.asked)
 

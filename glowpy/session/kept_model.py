@@ -57,7 +57,7 @@ class KeptModel(Model):
 
     @property
     def digest(self) -> str:
-        """That of the model, as `OnnxModel` has it."""
+        """Digest of the model, equal to that of its `OnnxModel`."""
         content, block = self._fields["content"], self._fields["block"]
         return onnx_digest(content, block, [], checked=self.checked, shared=self.shares_caches)
 
@@ -124,7 +124,7 @@ def asks_for_rounds(model: Model, error: ValueNeededError) -> bool:
 
 @within_limits
 def open_kept(model: str | Path | bytes | ModelProto) -> Model | HostModel:
-    """What the cache has of a model; else the model, read and checked, of which the cache has this then.
+    """Returns what the cache has of a model; else reads and checks the model, and stores that.
 
     Raises what `open_any` raises.
     """
@@ -166,7 +166,7 @@ class _Kept:
         self._key = Key.of("model", package_identity(), *parts)
 
     def model(self) -> KeptModel | None:
-        """What the entry says; None if there is none, or a file of external data is another now."""
+        """Reads the entry; None if there is none, or a file of external data is another now."""
         payload = None if self._key is None else read(self._key)
         if payload is None:
             return None
