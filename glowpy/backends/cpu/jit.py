@@ -63,7 +63,7 @@ class _ObservedRun:
 
 @dataclass(frozen=True)
 class Probes:
-    """What a function tells of its runs beside results, which no cache keeps.
+    """Reports of a function about its runs beside results, which no cache keeps.
 
     Attributes:
         instrumented: The program whose instructions observers, or a watch, are told of; None where none are.

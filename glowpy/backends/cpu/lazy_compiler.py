@@ -19,7 +19,7 @@ __all__ = ["LazyCompiler"]
 
 @final
 class LazyCompiler:
-    """What a backend and its device share: the compiler, and the identity of code without it where that is known.
+    """Parts that a backend and its device share: the compiler, and the identity of code without it where that is known.
 
     Attributes:
         known: `Compiler.code_identity` as another compilation has found it out; empty if none has.
