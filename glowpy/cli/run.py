@@ -260,7 +260,10 @@ def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Ru
         if opened is None or source.state:
             raise
         _refuse_watching(passes)
-        return run_hosted(by_rounds(opened, error), inputs, shapes, source.values, plan)
+        split = by_rounds(opened, error)
+        if split is None:
+            raise
+        return run_hosted(split, inputs, shapes, source.values, plan)
 
 
 def _checked(report: RunReport, options: RunOptions) -> RunReport:

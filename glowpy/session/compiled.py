@@ -109,7 +109,7 @@ class Compiled:
         from glowpy.session.by_rounds import ByRounds  # noqa: PLC0415 - most models are compiled as a whole
 
         model = by_rounds(self.model, error)
-        if self.state.pairs or not model.forced:
+        if self.state.pairs or model is None or not model.forced:
             raise error
         self._gate.admit(error.diagnostics[0].message)
         return ByRounds(model, self.inputs, self.outputs, opening)

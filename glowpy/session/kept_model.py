@@ -108,7 +108,7 @@ class KeptModel(Model):
         return self.opened().module(types, values, supposed)
 
 
-def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel:
+def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel | None:
     """The same model, whose session computes what an error is about itself: see `host.model.by_rounds`."""
     from glowpy.session.host.model import by_rounds  # noqa: PLC0415 - the reader
 

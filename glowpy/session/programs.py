@@ -258,7 +258,8 @@ class Programs:
 
     def _decides(self, error: ValueNeededError) -> bool:
         """Whether the session can choose by these elements while it runs: they decide about branches or rounds."""
-        return not self._pairs and bool(by_rounds(self._model, error).forced)
+        split = None if self._pairs else by_rounds(self._model, error)
+        return split is not None and bool(split.forced)
 
     def _counts(self, error: ValueNeededError) -> bool:
         """Whether the elements decide how often a loop runs, which the session can run round by round at once."""

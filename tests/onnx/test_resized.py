@@ -204,3 +204,13 @@ def test_other_ranks_and_models_of_strings_are_refused() -> None:
     words = parsed("g (string[1] x) => (string[1] y) { y = Identity(x) }")
     with pytest.raises(UserError, match="shapes: expected a model of numbers alone"):
         glowpy.InferenceSession(words, shapes={"x": (2,)})
+
+
+def test_elements_that_have_to_be_known_are_compiled_for() -> None:
+    model = parsed(
+        "g (float[1, 4] x, int64[2] target) => (float[a, b] y) { y = Reshape(x, target) }"
+    )
+    session = glowpy.InferenceSession(model, backend="interpreter", shapes={"x": (3, 4)})
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    (y,) = session.run(None, {"x": x, "target": np.array([-1, 2])})
+    np.testing.assert_array_equal(y, x.reshape(6, 2))
