@@ -31,6 +31,8 @@ def numbers(x: Array, scale: Array, zero: Array) -> Array:
 
 
 LATER = (13, 19, 21, 23, 24, 25, 28)
+ODD = np.array([-0.25, np.inf, np.nan], np.float32)
+"""Scales that are no steps: what they give is arithmetic."""
 SCALES, ZEROS = CHANNELS.reshape(3, 1), OFFSETS.reshape(3, 1)
 QUANT_ROWS = [
     Row("QuantizeLinear", EVERY, [X, STEP, ZERO], [stored(X, STEP, ZERO)]),
@@ -46,6 +48,36 @@ QUANT_ROWS = [
         [CODES, CHANNELS, OFFSETS],
         [numbers(CODES, SCALES, ZEROS)],
         title="channels",
+    ),
+    Row("QuantizeLinear", EVERY, [X, -STEP, ZERO], [stored(X, -STEP, ZERO)], {}, "negative scale"),
+    Row(
+        "QuantizeLinear",
+        EVERY,
+        [np.array([-3, 0.5, 7], np.float32), scalar(0), ZERO],
+        [np.array([0, 255, 255], np.uint8)],
+        title="scale of zero",
+    ),
+    Row(
+        "QuantizeLinear",
+        LATER,
+        [X, ODD[[0, 1, 0]], OFFSETS],
+        [stored(X, ODD[[0, 1, 0], None], ZEROS)],
+        title="odd channels",
+    ),
+    Row(
+        "DequantizeLinear",
+        EVERY,
+        [CODES, scalar(0), ZERO],
+        [0 * numbers(CODES, STEP, ZERO)],
+        {},
+        "scale of zero",
+    ),
+    Row(
+        "DequantizeLinear",
+        LATER,
+        [CODES, ODD, OFFSETS],
+        [numbers(CODES, ODD[:, None], ZEROS)],
+        title="odd channels",
     ),
     Row(
         "DynamicQuantizeLinear",

@@ -7,6 +7,8 @@ pass `fold-quantize` computes on the integers.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from onnx import TensorProto
 
@@ -68,12 +70,17 @@ def _plain(n: OnnxNode, value: NodeValue) -> Value:
 def _typed(
     kind: ElemKind, like: Type, scale: Value, zero: Value | None, axis: int | None
 ) -> Type | None:
-    """The quantized type of `kind` that known parameters say, for each index along `axis` if one is a vector."""
+    """The quantized type of `kind` that known parameters say, for each index along `axis` if one is a vector.
+
+    None for parameters that are computed, and for scales that are no steps: they are arithmetic.
+    """
     is_constant = isinstance(scale, Tensor) and (zero is None or isinstance(zero, Tensor))
     if not is_constant or kind not in _TYPED or scale.type.rank > 1:
         return None
     assert isinstance(scale, Tensor)
     scales = scale.array.reshape(-1).astype(np.float64)
+    if not all(math.isfinite(step) and step > 0 for step in scales):
+        return None
     offsets = np.zeros(1, np.int64)
     if isinstance(zero, Tensor):
         if zero.type.count != scales.size and 1 not in (zero.type.count, scales.size):
