@@ -81,19 +81,32 @@ class ModelLoadCanceled(Exception):
     """For `except` clauses: never raised here."""
 
 
+_STATUSES = {
+    "FAIL": (1, Fail),
+    "NOT_IMPLEMENTED": (9, NotImplemented),
+    "INVALID_GRAPH": (10, InvalidGraph),
+}
+"""The numbers of onnxruntime's statuses, and what it raises for them."""
+
+
 def translated(error: GlowError, otherwise: type[Exception]) -> Exception:
-    """The exception that says what `error` says; `otherwise` for what is wrong with a model or an array."""
+    """The exception that says what `error` says; `otherwise` for what is wrong with a model or an array.
+
+    Where onnxruntime refuses the same with words of its own, these stand below the message, and the class is theirs.
+    """
     message = str(error)
     if "expected external data in a plain file" in message:  # what programs look for
         message = f"External data path validation failed: {message}"
     match error:
-        case UnsupportedError():
-            return NotImplemented(message)
         case ResourceError():
             return RuntimeException(message)
         case LoadError():
             return InvalidProtobuf(message)
         case UserError():
-            return otherwise(message)
+            verdict = next((d.verdict for d in error.diagnostics if d.verdict), "")
+            if verdict:
+                code, kind = _STATUSES[verdict.partition(" ")[0]]
+                return kind(f"{message}\n[ONNXRuntimeError] : {code} : {verdict}")
+            return (NotImplemented if isinstance(error, UnsupportedError) else otherwise)(message)
         case _:
             return RuntimeException(message)

@@ -38,12 +38,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong: what, where, the line of the IR it is about, and a remedy."""
+    """One thing that is wrong: what, where, the line of the IR it is about, and a remedy.
+
+    `verdict` is what onnxruntime says of the same, where programs look for its words: see importer/onnx/verdicts.py.
+    """
 
     message: str
     loc: Loc = UNKNOWN
     context: str = ""
     note: str = ""
+    verdict: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.loc}: {self.message}" if self.loc else self.message]
@@ -61,10 +65,16 @@ class UserError(GlowError):
     """The input is wrong. Holds one or more diagnostics; the command line prints them and exits with 1."""
 
     def __init__(
-        self, message: str, *, loc: Loc = UNKNOWN, context: str = "", note: str = ""
+        self,
+        message: str,
+        *,
+        loc: Loc = UNKNOWN,
+        context: str = "",
+        note: str = "",
+        verdict: str = "",
     ) -> None:
         super().__init__(message)
-        self.diagnostics: list[Diagnostic] = [Diagnostic(message, loc, context, note)]
+        self.diagnostics: list[Diagnostic] = [Diagnostic(message, loc, context, note, verdict)]
 
     @classmethod
     def of(cls, diagnostics: Iterable[Diagnostic]) -> UserError:

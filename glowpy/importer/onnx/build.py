@@ -30,7 +30,12 @@ from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.targets import Targets
 from glowpy.importer.kit.values import SymbolicTensor
 from glowpy.importer.needs import ValueNeededError
-from glowpy.importer.onnx.check import KNOWN_DOMAINS, check_types, unsupported_reason
+from glowpy.importer.onnx.check import (
+    KNOWN_DOMAINS,
+    check_types,
+    refusal_verdict,
+    unsupported_reason,
+)
 from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.indices import save_checks
@@ -252,7 +257,7 @@ class Build:
             opset_of = opsets.get(domain_of(inner.domain))
             reason = unsupported_reason(inner, opset_of)
             if reason or opset_of is None:
-                raise UnsupportedError(reason)
+                raise UnsupportedError(reason, verdict=refusal_verdict(inner, opset_of))
             try:
                 computed = self._results(inner, loc, opset_of, operands, inside)
             except (ValueNeededError, UndecidedError, SubgraphError):

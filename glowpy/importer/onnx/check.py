@@ -14,8 +14,15 @@ from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
+from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.session_operators import is_of_sessions
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
+from glowpy.importer.onnx.verdicts import (
+    different_types,
+    refused_operator,
+    wrong_structure,
+    wrong_type,
+)
 from glowpy.operators import operator_sets
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
@@ -24,6 +31,7 @@ __all__ = [
     "KNOWN_DOMAINS",
     "check_types",
     "node_problems",
+    "refusal_verdict",
     "structural_problems",
     "unsupported_reason",
 ]
@@ -65,6 +73,15 @@ def unsupported_reason(node: onnx.NodeProto, opset: int | None) -> str:
     return ""
 
 
+def refusal_verdict(node: onnx.NodeProto, opset: int | None) -> str:
+    """Returns onnxruntime's words for what `unsupported_reason` says; none for what a session could have computed."""
+    domain = domain_of(node.domain)
+    if opset is not None and is_of_sessions(domain, node.op_type, opset):
+        return ""
+    schema = None if opset is None else schema_of(node, opset)
+    return refused_operator(node, opset, schema, is_standard=domain in _SCHEMA_DOMAINS)
+
+
 def node_problems(
     node: onnx.NodeProto,
     loc: Loc,
@@ -84,8 +101,9 @@ def node_problems(
     opset = opsets.get(domain_of(node.domain))
     reason = unsupported_reason(node, opset)
     if reason or opset is None:
-        return [UnsupportedError(reason, loc=loc, note=_remedy(node, opset))]
-    problems = [UserError(message, loc=loc) for message in structural_problems(node, opset)]
+        note, verdict = _remedy(node, opset), refusal_verdict(node, opset)
+        return [UnsupportedError(reason, loc=loc, note=note, verdict=verdict)]
+    problems = [located(error, loc) for error in structural_problems(node, opset)]
     faulty = []
     for name, graph in named_subgraphs(node):
         wrong: list[UserError] = []
@@ -147,7 +165,7 @@ def _is_still_read(schema: defs.OpSchema) -> bool:
     return schema.since_version in registered().get((schema.domain, schema.name), ())
 
 
-def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
+def structural_problems(node: onnx.NodeProto, opset: int) -> list[UserError]:
     """Lists problems with the number of inputs and outputs and with the attributes of a node of a known operator."""
     schema = schema_of(node, opset)
     if schema is None:
@@ -172,7 +190,8 @@ def structural_problems(node: onnx.NodeProto, opset: int) -> list[str]:
                 problems.append(f"{node.op_type}: attribute '{name}' is required")
         elif (got := kinds.get(attributes[name].type, "nothing")) != expected:
             problems.append(f"{node.op_type}: attribute '{name}': expected {expected}, got {got}")
-    return problems
+    verdict = wrong_structure(node, schema) if problems else ""
+    return [UserError(problem, verdict=verdict) for problem in problems]
 
 
 def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) -> None:
@@ -196,14 +215,16 @@ def check_types(node: onnx.NodeProto, opset: int, types: Sequence[Type | None]) 
         expected = allowed.get(formal.type_str, [formal.type_str])
         if name not in expected:
             raise UserError(
-                f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {_short([name])}"
+                f"expected {_short(expected)} as input {index} ('{node.input[index]}'), got {_short([name])}",
+                verdict=wrong_type(node, node.input[index], name),
             )
         if formal.type_str in allowed and formal.is_homogeneous:
             first, seen = bindings.setdefault(formal.type_str, (index, name))
             if seen != name:
                 raise UserError(
                     f"expected inputs {first} and {index} of one element type, got {_short([seen])}"
-                    f" and {_short([name])}"
+                    f" and {_short([name])}",
+                    verdict=different_types(node, formal.type_str, seen, name),
                 )
 
 

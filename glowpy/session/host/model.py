@@ -13,7 +13,7 @@ from onnx import TensorProto, defs
 from glowpy.importer import Model, open_file, reader_of
 from glowpy.importer.model import HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
-from glowpy.importer.onnx.check import structural_problems
+from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
 from glowpy.importer.onnx.model import OnnxModel
@@ -125,6 +125,15 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
     return False
 
 
+def _verdict(node: onnx.NodeProto, opset: int, plan: HostPlan) -> str:
+    """What onnxruntime says of an operator that no rule is for: most do not take the types that they meet."""
+    try:
+        check_operands(node, opset, plan.types)
+    except UserError as error:
+        return error.diagnostics[0].verdict
+    return refusal_verdict(node, opset)
+
+
 def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
     """Yields errors of single nodes, in nested graphs too: ONNX's inference of types does not look for them."""
     for place, node in enumerate(graph.node):
@@ -135,9 +144,10 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
         for position, name in enumerate(node.input if formals else ()):
             formal = formals[min(position, len(formals) - 1)]
             if not name and formal.option is defs.OpSchema.FormalParameterOption.Single:
-                problems.append(f"{node.op_type}: expected a value as input {position}, got none")
-        for message in problems:
-            yield UserError(message, loc=place_of(node, place, source.file, source.within))
+                message = f"{node.op_type}: expected a value as input {position}, got none"
+                problems.append(UserError(message))
+        for problem in problems:
+            yield located(problem, place_of(node, place, source.file, source.within))
         for inner in graphs_of(node).values():
             yield from _malformed(source, inner)
 
@@ -222,6 +232,7 @@ class HostModel(HostedModel):
             yield UnsupportedError(
                 f"{node.op_type} (opset {step.opset}) of strings, sequences, optionals or maps is not supported",
                 loc=loc,
+                verdict=_verdict(node, step.opset, plan),
             )
             return
         schema = schema_of(node, step.opset)
@@ -231,7 +242,7 @@ class HostModel(HostedModel):
         for attribute in node.attribute:
             if attribute.name not in attribute_names:
                 message = f"{node.op_type}: attribute '{attribute.name}' is not supported"
-                yield UnsupportedError(message, loc=loc)
+                yield UnsupportedError(message, loc=loc, verdict=_verdict(node, step.opset, plan))
         try:
             check_operands(node, step.opset, plan.types)
         except UserError as error:

@@ -22,6 +22,7 @@ from glowpy.importer.onnx.signature import declared_names, declared_shape
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.string_tensors import strings
 from glowpy.importer.onnx.tensor import kind_of
+from glowpy.importer.onnx.verdicts import wrong_type
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
@@ -334,7 +335,9 @@ def check_operands(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.Ty
     for position, (formal, name) in enumerate(formals):
         type = types.get(name)
         if type is not None and spelled(type) not in allowed.get(formal, {formal, spelled(type)}):
-            raise UserError(f"'{name}' cannot be of {spelled(type)}, as input {position}")
+            verdict = wrong_type(node, name, spelled(type))
+            message = f"'{name}' cannot be of {spelled(type)}, as input {position}"
+            raise UserError(message, verdict=verdict)
 
 
 def _allowed(schema: defs.OpSchema) -> Iterator[tuple[str, set[str]]]:
