@@ -310,12 +310,27 @@ def test_compiled_models_keep_initializers_where_they_are_told(tmp_path: Path) -
 
 
 def test_sizes_of_outputs_follow_from_inputs() -> None:
-    for shape in (["N", 3, "H", 6], [2, 3, 6, 6], [None, 3, 6, 6]):
+    odd_names = ["None", 3, "unk__5", 6]
+    for shape in (["N", 3, "H", 6], [2, 3, 6, 6], [None, 3, 6, 6], odd_names):
         content = network(shape).SerializeToString()
         wanted, got = (
             m.InferenceSession(content).get_outputs()[0].shape for m in (onnxruntime, ort)
         )
         assert got == wanted
+
+
+def test_names_that_say_nothing_are_names_of_outputs() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    for name in ("None", "unk__5", "?"):
+        ports = [helper.make_tensor_value_info(v, TensorProto.FLOAT, [name, 2]) for v in "xy"]
+        weights = [numpy_helper.from_array(np.eye(2, dtype=np.float32), "w")]
+        graph = helper.make_graph([node], "g", ports[:1], ports[1:], weights)
+        session = ort.InferenceSession(
+            helper.make_model(
+                graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]
+            ).SerializeToString()
+        )
+        assert session.get_outputs()[0].shape == session.get_inputs()[0].shape == [name, 2]
 
 
 def test_names_that_are_declared_stay() -> None:

@@ -126,10 +126,10 @@ def inferred_outputs(
     shapes = []
     for output in graph.output:
         declaration = inferred.get(output.name)
-        found = None if declaration is None else declared_shape(declaration.type.tensor_type)
+        found = None if declaration is None else declared_names(declaration.type.tensor_type)
         if found is not None:  # ONNX makes up names for what it does not know
             found = [dim if isinstance(dim, int) or dim in names else None for dim in found]
-        shapes.append(_merged(found, declared_shape(output.type.tensor_type)))
+        shapes.append(_merged(found, declared_names(output.type.tensor_type)))
     return shapes
 
 
