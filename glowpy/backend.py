@@ -46,7 +46,7 @@ class CompileOptions:
         sanitize: Check after every run of instructions that it wrote nothing but its operands, and that results do not
             depend on other memory: see `glowpy.sanitizer`. Runs many times slower, by code that is otherwise the same.
         stop_after: Leave out passes and rewrites that only make code better once so many steps have happened: see
-            `glowpy.steps`. None leaves out none.
+            `glowpy.step_log`. None leaves out none.
         disabled: Names of such passes to leave out.
         pipeline: YAML with the passes to run, in order, in place of the backend's: see `glowpy.pipeline_file`.
         recorded: Keep a record of the steps, `ctx.steps.log` of the compilation.

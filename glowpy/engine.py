@@ -13,7 +13,7 @@ from glowpy.passes import PassContext
 from glowpy.plugins import BACKENDS, installed_operators
 from glowpy.recipe import Compilation, refusals
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.steps import Steps
+from glowpy.step_log import Steps
 from glowpy.support.errors import UnsupportedError, expect_type
 from glowpy.support.limits import within_limits
 

@@ -24,7 +24,7 @@ from glowpy.graph.rewrite import Place, Rewriter, Rule, Stepping
 from glowpy.graph.verifier import verify_function, verify_nodes
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.verifier import verify_irfunction
-from glowpy.steps import Steps
+from glowpy.step_log import Steps
 from glowpy.support.progress import report
 
 __all__ = [

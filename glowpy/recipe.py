@@ -38,7 +38,8 @@ from glowpy.ir.runs import form_runs
 from glowpy.ir.verifier import verify_irfunction
 from glowpy.irgen import generate
 from glowpy.lower import LowerPass
-from glowpy.memory import check, plan
+from glowpy.memory import plan
+from glowpy.memory_check import check
 from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import Pass, PassContext, Pipeline
 from glowpy.pipeline_file import Recipe, parse_recipe

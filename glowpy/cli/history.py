@@ -27,9 +27,9 @@ from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import Verb
-from glowpy.history import Event, History, histories
+from glowpy.node_history import Event, History, histories
 from glowpy.recipe import Compilation
-from glowpy.steps import Change, Step
+from glowpy.step_log import Change, Step
 from glowpy.support.console import print_json, print_table, progress
 
 __all__ = ["history"]

@@ -1,4 +1,6 @@
-"""`MemoryPlan`: an offset for every buffer, in three areas, and its text. `glowpy.memory` makes and checks plans.
+"""`MemoryPlan`: an offset for every buffer, in three areas, and its text.
+
+`glowpy.memory` makes plans, `glowpy.memory_check` proves them.
 
 ```
 memory @main {

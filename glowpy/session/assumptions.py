@@ -16,7 +16,7 @@ from typing import final
 
 from glowpy.importer.declared import ValueInfo
 from glowpy.session.grids import Grid
-from glowpy.session.shapes import ShapePlan
+from glowpy.session.shape_plan import ShapePlan
 from glowpy.session.suppositions import Constants, Suppositions
 from glowpy.support.callers import warn_caller
 from glowpy.support.names import UniqueNames

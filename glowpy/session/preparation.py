@@ -19,7 +19,7 @@ from glowpy.core.tensor import Array
 from glowpy.importer.declared import ValueInfo, computed_dims
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.session.assumptions import Assumptions
-from glowpy.session.shapes import ShapePlan
+from glowpy.session.shape_plan import ShapePlan
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.symbolic import Dim, UndecidedError

@@ -23,11 +23,11 @@ from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
-from glowpy.session.cache import Specialisations
 from glowpy.session.feeds import key_of, listed
 from glowpy.session.kept_model import asks_for_rounds, by_rounds
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
-from glowpy.session.shapes import ShapePlan
+from glowpy.session.shape_plan import ShapePlan
+from glowpy.session.specialisations import Specialisations
 from glowpy.session.suppositions import Elements, Shapes, Ways, beyond_limits
 from glowpy.support.errors import Diagnostic, FrozenError, ResourceError, UserError
 from glowpy.support.forks import Lock

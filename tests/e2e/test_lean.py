@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 import glowpy
 from glowpy.importer import OnnxModel, storage
-from glowpy.llvm.linked import is_loadable
+from glowpy.llvm.code_image import is_loadable
 from glowpy.session.kept_model import KeptModel, open_kept
 from tests.onnx.session_models import symbolic
 

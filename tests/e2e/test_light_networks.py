@@ -14,7 +14,7 @@ from glowpy.importer.onnx.reference import packaged_networks
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
-from glowpy.memory import check
+from glowpy.memory_check import check
 from glowpy.recipe import Compilation
 from tests.alone import run_alone
 from tests.onnx.test_light import reference, relative_error

@@ -21,7 +21,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
-from glowpy.memory import check
+from glowpy.memory_check import check
 from glowpy.support.errors import VerifyError
 from glowpy.support.symbolic import symbol
 

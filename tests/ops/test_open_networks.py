@@ -28,7 +28,7 @@ from glowpy.graph.printer import print_module
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
-from glowpy.memory import check
+from glowpy.memory_check import check
 from glowpy.passes import PassContext
 from glowpy.recipe import Compilation
 from glowpy.runtime.compiled import CompiledFunction

@@ -17,7 +17,8 @@ from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import ALIGNMENT, MemoryPlan, Slot, parse_plan, print_plan
 from glowpy.ir.runs import form_runs
 from glowpy.ir.value import Mutability, Value
-from glowpy.memory import _Place, _share_bytes, check, plan
+from glowpy.memory import plan
+from glowpy.memory_check import _Place, _share_bytes, check
 from glowpy.support.errors import VerifyError
 from tests.unit.frontends.programs import RandomProgram, outcome
 

@@ -14,7 +14,7 @@ from glowpy.opt.graph.constant_fold import ConstantFoldPass
 from glowpy.pipeline_file import parse_recipe, print_recipe
 from glowpy.recipe import recipe_of
 from glowpy.support.errors import UserError
-from tests.unit.test_steps import FEEDS, network
+from tests.unit.test_step_log import FEEDS, network
 
 SHORT = """\
 calls: []

@@ -12,7 +12,12 @@ AREAS: dict[str, tuple[str, ...]] = {
     "graph passes": ("glowpy/opt/graph/*.py", "glowpy/graph/rewrite.py", "glowpy/passes.py"),
     "IR passes": ("glowpy/opt/ir/*.py", "glowpy/opt/boxes.py"),
     "stages": ("glowpy/lower.py", "glowpy/schedule.py", "glowpy/irgen.py", "glowpy/recipe.py"),
-    "memory": ("glowpy/memory.py", "glowpy/ir/liveness.py", "glowpy/ir/plan.py"),
+    "memory": (
+        "glowpy/memory.py",
+        "glowpy/memory_check.py",
+        "glowpy/ir/liveness.py",
+        "glowpy/ir/plan.py",
+    ),
     "cpu": (
         "glowpy/backends/cpu/*.py",
         "glowpy/backends/cpu/passes/*.py",

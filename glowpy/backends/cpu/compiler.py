@@ -51,9 +51,9 @@ from glowpy.backends.cpu.verify import misfit
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
+from glowpy.llvm.code_image import Code, Functions, joined
 from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.library import KernelLibrary
-from glowpy.llvm.linked import Code, Functions, joined
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets

@@ -10,7 +10,7 @@ from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction, Probes
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.core.tensor import Array
-from glowpy.llvm.linked import load_code
+from glowpy.llvm.code_image import load_code
 from glowpy.runtime.device import Device
 from glowpy.runtime.host_memory import HOST
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from glowpy.llvm.linked import Functions, LinkedCode, is_loadable, joined, load_code
+from glowpy.llvm.code_image import Functions, LinkedCode, is_loadable, joined, load_code
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import UserError
 

@@ -14,7 +14,7 @@ from glowpy.core.initial import Initial, Initializer, initializer
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
-from glowpy.llvm.linked import Code, LinkedCode
+from glowpy.llvm.code_image import Code, LinkedCode
 from glowpy.runtime.executable import Port
 from glowpy.support.symbolic import Dim, Symbol, symbol
 

@@ -21,7 +21,7 @@ from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.state import State
 from glowpy.core.tensor import Array, address_of
-from glowpy.llvm.linked import Functions
+from glowpy.llvm.code_image import Functions
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.host_memory import elements_at
 from glowpy.support.errors import InternalError

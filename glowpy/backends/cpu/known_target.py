@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from glowpy.backends.cpu.options import CpuOptions
-from glowpy.llvm.linked import is_loadable
+from glowpy.llvm.code_image import is_loadable
 from glowpy.llvm.variant import LIBJIT_FOLDER
 from glowpy.support.cache import Key, read, write
 from glowpy.support.identity import files_identity, installed_identity, package_identity

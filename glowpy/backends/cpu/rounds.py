@@ -18,7 +18,7 @@ from glowpy.backends.cpu.functions import load_functions
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.tensor import Array, address_of, allocated
 from glowpy.ir.plan import ALIGNMENT
-from glowpy.llvm.linked import Functions
+from glowpy.llvm.code_image import Functions
 from glowpy.rounds import Rounds, Wiring
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.executable import Port

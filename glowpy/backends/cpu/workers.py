@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from glowpy.backends.cpu.functions import load_functions
-from glowpy.llvm.linked import Functions
+from glowpy.llvm.code_image import Functions
 from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError

@@ -126,7 +126,7 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
 
 
 def _verdict(node: onnx.NodeProto, opset: int, plan: HostPlan) -> str:
-    """What onnxruntime says of an operator that no rule is for: most do not take the types that they meet."""
+    """Returns what onnxruntime says of an operator without a rule: most do not take the types that they meet."""
     try:
         check_operands(node, opset, plan.types)
     except UserError as error:

@@ -9,7 +9,8 @@ from glowpy.graph.printer import print_module
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.ir.verifier import verify_irfunction
-from glowpy.memory import check, plan
+from glowpy.memory import plan
+from glowpy.memory_check import check
 from glowpy.support.errors import UserError, VerifyError
 
 MODULE = """module {

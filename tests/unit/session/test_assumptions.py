@@ -9,7 +9,7 @@ import pytest
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import ValueInfo
 from glowpy.session.assumptions import Assumptions
-from glowpy.session.shapes import ShapePlan
+from glowpy.session.shape_plan import ShapePlan
 from glowpy.support.symbolic import UndecidedError, UnequalError, UnorderedError, least, symbol
 
 

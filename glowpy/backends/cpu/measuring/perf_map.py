@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glowpy.backends.cpu.object_file import is_elf, read_sections
-from glowpy.llvm.linked import Functions
+from glowpy.llvm.code_image import Functions
 
 __all__ = ["perf_map_path", "write_perf_map"]
 

@@ -11,7 +11,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Node
 from glowpy.ir.insts_gen import ViewInst
 from glowpy.recipe import Compilation
-from glowpy.steps import Change, Step
+from glowpy.step_log import Change, Step
 from glowpy.support.errors import UserError
 
 __all__ = ["Event", "History", "RunOf", "histories"]

@@ -17,7 +17,7 @@ from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Module
 from glowpy.recall import compile_or_recall
 from glowpy.recipe import Compilation, passes_of
-from glowpy.steps import Step
+from glowpy.step_log import Step
 from glowpy.support.errors import UserError
 from tests.unit.networks import RandomNetwork, arrays_for, execute, same_numbers, unoptimized
 

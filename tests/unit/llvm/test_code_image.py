@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from glowpy.llvm.linked import (
+from glowpy.llvm.code_image import (
     LinkedCode,
     LoadedImage,
     MissingFunctionError,

@@ -16,10 +16,10 @@ from glowpy.core.type import Type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
-from glowpy.history import History, histories
+from glowpy.node_history import History, histories
 from glowpy.recipe import Compilation
 from glowpy.support.errors import UserError
-from tests.unit.test_steps import network
+from tests.unit.test_step_log import network
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
