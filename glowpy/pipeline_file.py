@@ -127,6 +127,14 @@ def parse_recipe(text: str, own: Recipe, file: str = "") -> Recipe:
     return recipe
 
 
+def _named(entry: object) -> tuple[object, object]:
+    """The name of an entry, and what it has beside that: options or other entries."""
+    if isinstance(entry, dict) and len(entry) == 1:
+        ((name, value),) = entry.items()
+        return name, value
+    return entry, None
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Reads entries as passes, and locates errors in them."""
@@ -148,10 +156,10 @@ class _Reader:
 
     def step(self, entry: object, known: Mapping[str, Pass[Any]]) -> Pass[Any]:
         """A pass by its name, perhaps with options; or several that run together or round and round."""
-        name, value = entry, None
-        if isinstance(entry, dict) and len(entry) == 1:
-            ((name, value),) = entry.items()
+        name, value = _named(entry)
         if name == _REPEAT:
+            if any(_named(inner)[0] == _REPEAT for inner in self.listed("optimize", value)):
+                raise UserError("expected passes to repeat, got another 'repeat'", loc=self.loc)
             return self.pipeline("optimize", value, known, fixpoint=True)
         step = known.get(name) if isinstance(name, str) else None
         if step is None:
@@ -167,10 +175,11 @@ class _Reader:
 
     def rewrite(self, entry: object, known: Mapping[str, Pass[Any]]) -> RewritePass:
         """Raises UserError for a pass that is not made of rules."""
-        step = self.step(entry, known)
+        name, _ = _named(entry)
+        step = None if isinstance(name, str) and name == Rewrites.name else self.step(entry, known)
         if not isinstance(step, RewritePass):
             raise UserError(
-                f"rewrite: expected passes that are made of rules, got {step.name!r}", loc=self.loc
+                f"rewrite: expected passes that are made of rules, got {name!r}", loc=self.loc
             )
         return step
 

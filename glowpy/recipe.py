@@ -47,6 +47,7 @@ from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.executable import Port
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
+from glowpy.support.forks import Lock
 
 __all__ = [
     "Compilation",
@@ -244,14 +245,26 @@ def _collector_paused() -> Iterator[None]:
     A graph and its use lists grow while they are worked on; the collector would walk all of it again and again, which
     alone makes twice the graph cost more than twice the time. What a stage leaves is collected after it.
     """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
+    with _pauses_lock:
+        if not _pauses and not gc.isenabled():
+            pausing = False
+        else:
+            pausing = True
+            _pauses.append(None)
+            gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if pausing:
+            with _pauses_lock:
+                _pauses.pop()
+                if not _pauses:
+                    gc.enable()
+
+
+_pauses: list[None] = []
+"""An entry for each thread that compiles with the collector paused: the last one lets it run again."""
+_pauses_lock = Lock()
 
 
 def optimizing(backend: Backend) -> Pipeline[Function]:

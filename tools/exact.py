@@ -176,6 +176,10 @@ def compare(got: Arrays, expected: Arrays, judge: Callable[[], Judgement]) -> No
         wrong[doubtful] = ~(apart <= spread + tolerance) & np.isfinite(spread)
         if _is_float(array):
             wrong[doubtful] &= np.abs(exact) < _TOPS[array.dtype.itemsize]
+        # A kernel that makes a number of what is none is wrong, however little is known of the spread.
+        others = (_wide(part)[doubtful] for part in (wanted, array))
+        nowhere, somewhere = (np.isnan(part) for part in others)
+        wrong[doubtful] |= np.isnan(exact) & nowhere & ~somewhere
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise DifferenceError(

@@ -71,7 +71,9 @@ class PassOptions:
         """Whether each option is given, by its spelling."""
         spelled = {"disabled": "disable-pass"}
         return {
-            f"--{spelled.get(name, name).replace('_', '-')}": value not in (None, False, (), "")
+            f"--{spelled.get(name, name).replace('_', '-')}": value is not None
+            and value is not False  # 0 is a number of steps
+            and value not in ((), "")
             for name, value in vars(self).items()
         }
 

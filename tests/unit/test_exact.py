@@ -81,3 +81,12 @@ def test_differences_are_found() -> None:
             compare({**right, name: array}, right, judge)
     with pytest.raises(DifferenceError, match="is float32"):
         compare({**right, "y": right["y"][:2]}, right, judge)
+
+
+def test_a_number_in_place_of_what_is_none_is_found() -> None:
+    x = {"x": np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)}
+    x["x"][1, 2] = np.nan
+    right = {"y": np.exp(x["x"]), "at": x["x"].argmax(1, keepdims=True)}
+    array = np.nan_to_num(right["y"], nan=5.0)
+    with pytest.raises(DifferenceError, match=r"^y\[4, 6\] at \(1, 2\): 5.0, not nan"):
+        compare({**right, "y": array}, right, cache(partial(judged, gathered, x)))

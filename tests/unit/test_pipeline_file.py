@@ -77,6 +77,12 @@ def test_passes_have_options() -> None:
         ("calls: []\n", "", "expected the parts calls, graph, ir"),
         ("calls: []", "calls: fold-calls", "calls: expected a list of passes, got 'fold-calls'"),
         ("calls: []", "calls: [}", "expected a pipeline as YAML"),
+        ("calls: []", "calls: &a [{repeat: *a}]", "expected passes to repeat, got another"),
+        (
+            "rewrite: [sink-transpose, fold-batch-norm]",
+            "rewrite: &a [rewrite: *a]",
+            "made of rules, got .rewrite.",
+        ),
     ],
 )
 def test_what_cannot_be_compiled_with_is_refused(old: str, new: str, message: str) -> None:

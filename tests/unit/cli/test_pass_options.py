@@ -10,6 +10,7 @@ from onnx import parser
 
 from glowpy.backends.cpu.measuring import peaks as peaks_module
 from glowpy.cli.main import run
+from glowpy.cli.pass_options import PassOptions
 
 TEXT = """\
 module {
@@ -156,3 +157,8 @@ def test_what_has_no_passes_refuses_them(tmp_path: Path) -> None:
     status, _, err = glowpy("run", str(tmp_path / "f.ir"), "--stop-after", "1")
     assert status == 1
     assert "--stop-after: an IR function has all of that in its text" in err
+
+
+def test_no_step_at_all_is_an_option_that_is_given() -> None:
+    assert PassOptions(stop_after=0).given["--stop-after"]
+    assert not PassOptions().given["--stop-after"]
