@@ -10,14 +10,20 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
+import os
+import platform
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
+from operator import index as integer
 from typing import TYPE_CHECKING, Protocol, TypeAlias, final
 
-from glowpy.support.errors import InternalError
+from glowpy.support.errors import InternalError, UserError
+from glowpy.support.limits import of_limits
 
 if TYPE_CHECKING:
     from glowpy.llvm.machine import Machine
@@ -39,6 +45,8 @@ _X86_64 = 62
 _SYMBOL_TABLE, _RELOCATIONS, _NO_BITS, _GROUP = 2, 4, 8, 17
 _WRITE, _ALLOCATED, _EXECUTABLE, _THREAD_LOCAL = 1, 2, 4, 0x400
 _ABSOLUTE_SECTION = 0xFFF1
+_WEAK, _FUNCTION = 2, 2
+"""Binding and type of a symbol."""
 _ADDRESS, _RELATIVE, _CALL, _SLOTS = 1, 2, 4, (9, 41, 42)
 """Relocations: 8 bytes, 4 relative ones, the same of a call, and those of a slot that holds an address."""
 
@@ -50,6 +58,8 @@ _LINE = 64
 _STUB = struct.Struct("<HiQ")
 _JUMP = 0x25FF
 """`jmp *offset(%rip)`."""
+_STUB_ALIGNMENT = 16
+_POINTER = struct.Struct("<Q")
 
 
 class MissingFunctionError(LookupError):
@@ -86,15 +96,36 @@ class LinkedCode:
 
     @staticmethod
     def parse(payload: bytes) -> LinkedCode:
-        """The image that `payload` gave."""
+        """The image that `payload` gave. Raises ValueError for one that is damaged."""
         line, _, content = payload.partition(b"\n")
-        ends, functions, addresses, externals = json.loads(line)
-        return LinkedCode(
-            content,
-            tuple(ends),
-            functions,
-            tuple((place, target) for place, target in addresses),
-            {name: tuple(places) for name, places in externals.items()},
+        try:
+            ends, functions, addresses, externals = json.loads(line)
+            code, read, written = map(integer, ends)
+            image = LinkedCode(
+                content,
+                (code, read, written),
+                {name: integer(place) for name, place in functions.items()},
+                tuple((integer(place), integer(target)) for place, target in addresses),
+                {name: tuple(map(integer, places)) for name, places in externals.items()},
+            )
+        except (AttributeError, TypeError) as error:
+            raise ValueError("expected an image, got something else") from error
+        if not image.is_consistent:
+            raise ValueError("expected an image with all places inside it, got one with others")
+        return image
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether all that is written and called when it is loaded lies inside it."""
+        code, read, written = self.ends
+        size = len(self.content)
+        places = chain((place for place, _ in self.addresses), *self.externals.values())
+        return (
+            0 < code <= read <= written == size
+            and not any(end % _PAGE for end in self.ends)
+            and all(0 <= place <= size - _POINTER.size for place in places)
+            and all(0 <= target <= size for _, target in self.addresses)
+            and all(0 <= place < code for place in self.functions.values())
         )
 
 
@@ -118,7 +149,8 @@ def joined(objects: Sequence[bytes]) -> Code:
 def load_code(code: Code, machine: Callable[[], Machine]) -> Functions:
     """Code in this process; object files by LLVM, for a `machine` that is asked for then.
 
-    Raises InternalError if it calls functions that this process does not have.
+    Raises InternalError if it calls functions that this process does not have, and UserError if the system refuses
+    memory that can be run.
     """
     if not isinstance(code, LinkedCode):
         from glowpy.llvm.objects import load_objects  # noqa: PLC0415 - LLVM
@@ -131,11 +163,17 @@ def load_code(code: Code, machine: Callable[[], Machine]) -> Functions:
         raise InternalError(
             f"generated code cannot be loaded: this process does not have {names}, which the code calls"
         ) from error
+    except OSError as error:
+        raise of_limits(error) or UserError(
+            f"expected a process that may run generated code, got one to which the system refuses it: {error}",
+            note="allow memory that is run: SELinux's 'deny_execmem' and systemd's 'MemoryDenyWriteExecute' forbid it",
+        ) from error
 
 
 def is_loadable() -> bool:
     """Whether images can be loaded into this process."""
-    return sys.platform == "linux" and sys.maxsize > 1 << 32
+    is_x86_64 = platform.machine() in ("x86_64", "AMD64") and sys.maxsize > 1 << 32
+    return sys.platform == "linux" and is_x86_64
 
 
 @dataclass(frozen=True)
@@ -169,6 +207,11 @@ class _Symbol:
     visibility: int
     section: int
     value: int
+
+    @property
+    def binding(self) -> int:
+        """0 for a symbol of this file alone, else that of a name that all files share."""
+        return self.info >> 4
 
 
 @final
@@ -213,9 +256,10 @@ class _Object:
 def link(objects: Sequence[bytes]) -> LinkedCode | None:
     """The image of some object files; None where they have something that is not known here."""
     try:
-        return _Linker([_Object(code) for code in objects]).image()
+        image = _Linker([_Object(code) for code in objects]).image()
     except _UnknownError:
         return None
+    return image if image.is_consistent else None
 
 
 @dataclass
@@ -237,19 +281,11 @@ class _Linker:
             for number, section in enumerate(elf.sections):
                 if section.flags & _ALLOCATED:
                     self._places[index, number] = self._placed(elf, section)
-        named = [
-            (symbol, index)
-            for index, elf in enumerate(self.objects)
-            for symbol in elf.symbols
-            if symbol.section and symbol.name and symbol.info >> 4
-        ]
-        defined: dict[str, tuple[int, _Symbol]] = {}
-        for symbol, index in named:
-            defined.setdefault(symbol.name, (index, symbol))
+        defined = self._defined()
         for name in self._with_slots(defined):
             self._slots[name] = self._appended(_READ, bytes(8), 8)
             if name not in defined:
-                self._stubs[name] = self._appended(_CODE, bytes(_STUB.size), _STUB.size)
+                self._stubs[name] = self._appended(_CODE, bytes(_STUB.size), _STUB_ALIGNMENT)
         starts = self._starts()
         content = bytearray(starts[-1])
         for start, part in zip(starts, self._parts, strict=False):
@@ -268,11 +304,22 @@ class _Linker:
         functions = {
             name: self._address(starts, index, symbol)
             for name, (index, symbol) in defined.items()
-            if not symbol.visibility
+            if not symbol.visibility and symbol.info & 15 == _FUNCTION
         }
         ends = starts[1], starts[2], starts[3]
         places = {name: tuple(slots) for name, slots in externals.items()}
         return LinkedCode(bytes(content), ends, functions, tuple(addresses), places)
+
+    def _defined(self) -> dict[str, tuple[int, _Symbol]]:
+        """The definitions of the names that all objects share. Raises UnknownError for two, unless both are weak."""
+        defined: dict[str, tuple[int, _Symbol]] = {}
+        for index, elf in enumerate(self.objects):
+            for symbol in elf.symbols:
+                if symbol.section and symbol.name and symbol.binding:
+                    _, first = defined.setdefault(symbol.name, (index, symbol))
+                    if first is not symbol and not first.binding == symbol.binding == _WEAK:
+                        raise _UnknownError
+        return defined
 
     def _placed(self, own: _Object, section: _Section) -> tuple[int, int]:
         is_empty = section.kind == _NO_BITS
@@ -302,7 +349,7 @@ class _Linker:
             for section in elf.sections:
                 if section.kind == _RELOCATIONS:
                     for _, kind, symbol, _ in elf.relocations(section):
-                        if kind in _SLOTS and symbol.section and not symbol.info >> 4:
+                        if kind in _SLOTS and symbol.section and not symbol.binding:
                             raise _UnknownError  # another object may have one of that name
                         if kind in _SLOTS or not (symbol.section or symbol.name in defined):
                             names[symbol.name] = None
@@ -331,7 +378,8 @@ class _Linker:
                 part, begin = self._places[index, section.target]
                 for offset, kind, symbol, added in elf.relocations(section):
                     place, name = starts[part] + begin + offset, symbol.name
-                    owner = (index, symbol) if symbol.section else defined.get(name)
+                    is_own = symbol.section and not symbol.binding
+                    owner = (index, symbol) if is_own else defined.get(name)
                     if owner is None and kind == _ADDRESS and not added:
                         externals[name].append(place)
                     elif owner is not None and kind == _ADDRESS:
@@ -372,7 +420,7 @@ class LoadedImage:
         self._memory[: len(code.content)] = code.content
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._functions = code.functions
-        put = struct.Struct("<Q").pack_into
+        put = _POINTER.pack_into
         for place, target in code.addresses:
             put(self._memory, place, self._start + target)
         for name, places in code.externals.items():
@@ -389,8 +437,14 @@ class LoadedImage:
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """Returns this process, and the library of mathematics, which it may not have made known to all."""
-    return ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libm.so.6")
+    """Returns this process, and the library of mathematics, which it may not have made known to all.
+
+    It is part of the library of C where there is no file of its own, as with musl.
+    """
+    libraries = [ctypes.CDLL(None, use_errno=True)]
+    with suppress(OSError):
+        libraries.append(ctypes.CDLL("libm.so.6"))
+    return tuple(libraries)
 
 
 def _function_of_process(name: str) -> int:
@@ -408,4 +462,4 @@ def _protect(start: int, size: int, protection: int) -> None:
     """Says what may be done with some pages. Raises OSError."""
     if size and _libraries()[0].mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), protection):
         error = ctypes.get_errno()
-        raise OSError(error, "cannot make memory executable")
+        raise OSError(error, f"mprotect: {os.strerror(error)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.core.tensor import Array
 from glowpy.importer import storage
+from glowpy.llvm.code_image import LinkedCode, is_loadable
+from glowpy.support.cache import Key, read, write
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.session_models import programs_of
 
@@ -54,6 +57,30 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def run(model: Any, x: Array = X, **options: Any) -> Array:
     return glowpy.InferenceSession(model, **options).run(None, {"x": x})[0]
+
+
+@pytest.mark.skipif(not is_loadable(), reason="code is loaded by LLVM here")
+def test_damaged_code_is_made_anew(compiled: list[str], cache_folder: Path) -> None:
+    first = run(product(), threads=2)
+    keys = [Key("program", path.name[8:]) for path in cache_folder.glob("program-*")]
+    assert len(keys) == 2  # the network's, and that of the threads
+    payloads = {key: read(key) or b"" for key in keys}
+    for key, payload in payloads.items():
+        if b'"entry"' in payload.partition(b"\n")[0]:
+            image = Image.parse(payload)
+            assert isinstance(image.code, LinkedCode)
+            write(key, replace(image, code=misplaced(image.code)).payload())
+        else:
+            write(key, misplaced(LinkedCode.parse(payload)).payload())
+    for count in (2, 2):
+        np.testing.assert_array_equal(run(product(), threads=2), first)
+        assert len(compiled) == count
+    assert {key: read(key) for key in keys} == payloads
+
+
+def misplaced(code: LinkedCode) -> LinkedCode:
+    """The image with functions after its end."""
+    return replace(code, functions=dict.fromkeys(code.functions, 1 << 40))
 
 
 def test_what_was_compiled_is_recalled(compiled: list[str]) -> None:

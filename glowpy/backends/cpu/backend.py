@@ -168,9 +168,13 @@ class CpuBackend(Backend):
         payload = read(self._key(key))
         if payload is None:
             return None
+        try:
+            image = Image.parse(payload)
+        except ValueError:  # it is damaged
+            return None
         if not self._lazy.known:
             self.compiler.check_host()
-        return self.device.load(Image.parse(payload))
+        return self.device.load(image)
 
     def _key(self, key: str) -> Key:
         """Everything that an image depends on: the model that `key` names, and what code of it depends on."""

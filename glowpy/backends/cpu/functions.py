@@ -43,9 +43,8 @@ def load_functions(
         return target().machine
 
     key = Key.of("program", prefix, identity)
-    payload = read(key) if use_cache else None
-    if payload is not None:
-        return load_code(LinkedCode.parse(payload), machine)
+    if use_cache and (image := _cached(key)) is not None:
+        return load_code(image, machine)
     objects = _objects(
         prefix, functions, external, target(), use_cache=use_cache and not is_loadable()
     )
@@ -53,6 +52,15 @@ def load_functions(
     if use_cache and isinstance(code, LinkedCode):
         write(key, code.payload())
     return load_code(code, machine)
+
+
+def _cached(key: Key) -> LinkedCode | None:
+    """The image in the cache, if it is there and not damaged."""
+    payload = read(key)
+    try:
+        return None if payload is None else LinkedCode.parse(payload)
+    except ValueError:
+        return None
 
 
 def _objects(

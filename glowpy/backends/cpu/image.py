@@ -81,7 +81,7 @@ class Image:
 
     @staticmethod
     def parse(payload: bytes) -> Image:
-        """The image that `payload` gave."""
+        """The image that `payload` gave. Raises ValueError for one whose code is damaged."""
         line, _, rest = payload.partition(b"\n")
         head = json.loads(line)
         ends = accumulate(head["sizes"], initial=0)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import platform
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from glowpy.llvm import code_image
 from glowpy.llvm.code_image import (
     LinkedCode,
     LoadedImage,
     MissingFunctionError,
     is_loadable,
     link,
+    load_code,
 )
 from glowpy.llvm.machine import Compiler, Machine, declarations, host_cpu, host_triple
+from glowpy.support.errors import ResourceError
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="images are of x86-64 in ELF"
@@ -96,15 +102,16 @@ def test_only_visible_functions_have_names(loaded: LoadedImage) -> None:
 
 
 def test_code_is_not_written_and_the_rest_not_run(loaded: LoadedImage) -> None:
+    code, end, _ = image(ENTRY, OTHER).ends
+    start = loaded.address("through") - image(ENTRY, OTHER).functions["through"]
     with open("/proc/self/maps", encoding="utf-8") as lines:
         maps = [line.split()[:2] for line in lines]
-    owners = [
-        rights
-        for where, rights in maps
-        for low, high in [[int(end, 16) for end in where.split("-")]]
-        if low <= loaded.address("through") < high
+    ranges = [([int(bound, 16) for bound in where.split("-")], rights) for where, rights in maps]
+    parts = [
+        [rights for (low, high), rights in ranges if low <= start + place < high]
+        for place in (0, code - 1, code, end - 1, end)
     ]
-    assert owners == ["r-xp"]
+    assert parts == [["r-xp"], ["r-xp"], ["r--p"], ["r--p"], ["rw-p"]]
     assert all(mmap.PAGESIZE % 4096 == 0 == end % 4096 for end in image(ENTRY, OTHER).ends)
 
 
@@ -129,3 +136,121 @@ def test_other_files_are_left_to_llvm(change: Callable[[bytes], bytes]) -> None:
 def test_variables_of_threads_are_left_to_llvm() -> None:
     text = "@own = thread_local global i32 1 define i32 @f() { %r = load i32, ptr @own ret i32 %r }"
     assert link(compiled(text)) is None
+
+
+def test_images_are_of_x86_64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert not is_loadable()
+
+
+def test_a_system_without_a_library_of_mathematics(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = ctypes.CDLL
+
+    def opened(name: str | None, *, use_errno: bool = False) -> ctypes.CDLL:
+        return library(name if name is None else "libnone.so", use_errno=use_errno)
+
+    code_image._libraries.cache_clear()
+    try:
+        with monkeypatch.context() as patches:
+            patches.setattr(ctypes, "CDLL", opened)
+            loaded = LoadedImage(image(OTHER.replace("hidden ", "")))
+    finally:
+        code_image._libraries.cache_clear()
+    assert function(loaded, "thrice", ctypes.c_double, ctypes.c_double)(2.0) == 6.0
+
+
+def test_a_system_that_refuses_to_run_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(image(ENTRY, OTHER).payload())
+    script = f"""
+import ctypes, pathlib, sys
+from glowpy.llvm.code_image import LinkedCode, load_code
+from glowpy.support.errors import UserError
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN: since Linux 6.3
+    sys.exit("unknown")
+try:
+    load_code(LinkedCode.parse(pathlib.Path({str(path)!r}).read_bytes()), None)
+except UserError as error:
+    print(error)
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    if process.stderr == "unknown\n":
+        pytest.skip("a kernel that does not refuse")
+    assert process.stderr == ""
+    message, note = process.stdout.splitlines()
+    assert message.startswith("expected a process that may run generated code, got one")
+    assert message.endswith("mprotect: Permission denied")
+    assert note.startswith("note: allow memory that is run")
+
+
+def test_a_process_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(ResourceError, match="not enough memory"):
+        load_code(image(ENTRY, OTHER), lambda: HOST)
+
+
+def changed(payload: bytes, field: int, value: object) -> bytes:
+    """The payload with another value in a field."""
+    line, _, content = payload.partition(b"\n")
+    fields = json.loads(line)
+    fields[field] = value
+    return json.dumps(fields).encode() + b"\n" + content
+
+
+CODE, SIZE = 4096, 3 * 4096
+"""Bytes of the code of these objects, and of their image."""
+DAMAGE: list[tuple[int, object]] = [
+    (0, [0, 4096, SIZE]),
+    (0, [8192, 4096, SIZE]),
+    (0, [100, 4096, SIZE]),
+    (0, [4096, 8192, SIZE + 4096]),
+    (0, [4096, SIZE]),
+    (0, None),
+    (1, {"through": CODE}),
+    (1, {"through": -1}),
+    (1, {"through": "0"}),
+    (1, []),
+    (2, [[SIZE - 7, 0]]),
+    (2, [[-1, 0]]),
+    (2, [[0, SIZE + 1]]),
+    (2, [[0, -1]]),
+    (2, [0]),
+    (3, {"hypot": [SIZE - 7]}),
+    (3, {"hypot": [-8]}),
+    (3, {"hypot": 0}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), DAMAGE)
+def test_a_place_outside_an_image_is_damage(field: int, value: object) -> None:
+    code = image(ENTRY, OTHER)
+    assert (code.ends[0], code.ends[2]) == (CODE, SIZE)
+    payload = code.payload()
+    assert LinkedCode.parse(payload) == code
+    with pytest.raises(ValueError, match="expected"):
+        LinkedCode.parse(changed(payload, field, value))
+
+
+@pytest.mark.parametrize("cut", [0, 5, -4096, -1])
+def test_a_cut_image_is_damage(cut: int) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|expected"):
+        LinkedCode.parse(image(ENTRY, OTHER).payload()[:cut])
+
+
+def test_a_name_that_two_objects_define_is_left_to_llvm() -> None:
+    assert link(compiled(OTHER, OTHER)) is None
+    weak = OTHER.replace("hidden", "weak hidden")
+    assert link(compiled(OTHER, weak)) is None
+    assert link(compiled(weak, weak)) is not None
+
+
+def test_jumps_to_the_process_are_aligned() -> None:
+    code = image(ENTRY, OTHER)
+    stubs = [
+        place for place in range(code.ends[0]) if code.content[place : place + 2] == b"\xff\x25"
+    ]
+    assert stubs
+    assert all(place % 16 == 0 for place in stubs)
