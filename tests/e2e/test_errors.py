@@ -168,7 +168,7 @@ def test_shape_of_an_unknown_input(good: str) -> None:
 
 
 def test_shape_that_contradicts_the_model(good: str) -> None:
-    assert "'x'" in failure("run", good, "--shape", "x=5")
+    assert "'x'" in failure("run", good, "--shape", "x=5x2x2x2")
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,10 @@ def test_processes_share_a_cache_whatever_becomes_of_them(
         return json.loads(report)["outputs"]
 
     expected = outputs(start(limit=200))
-    assert [file.kind for file in cache_files(cache_folder)] == ["bitcode"]
+    kinds = {file.kind for file in cache_files(cache_folder)}
+    assert kinds - {"target"} == {
+        "bitcode"
+    }  # what is known of the processor is less than the limit
     together = [start(), start()]
     killed = start()
     while not list(cache_folder.glob("code-*")):
