@@ -14,10 +14,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import compress, repeat, starmap
+from operator import methodcaller
 from typing import Any, Protocol, final
 from weakref import ReferenceType, ref
 
@@ -82,16 +85,16 @@ class Lock:
     @property
     def is_own(self) -> bool:
         """Whether this thread holds it."""
-        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
-        return owned
+        return _is_own(self._lock)
 
-    def take(self, seconds: float) -> bool:
-        """Takes it if that is possible so soon."""
-        return self._lock.acquire(timeout=seconds if self._is_brief else 0)
+    def taking(self, seconds: float) -> Iterator[bool]:
+        """An iterator that takes it when it is asked, in a step of C, and says whether that was possible so soon."""
+        return starmap(self._lock.acquire, [(True, seconds if self._is_brief else 0)])
 
-    def give(self) -> None:
-        """Undoes `take`."""
-        self._lock.release()
+    @property
+    def give(self) -> Callable[[], None]:
+        """Undoes `taking`."""
+        return self._lock.release
 
     def open(self) -> None:
         """Makes it one that nobody holds, in a child that has no other thread."""
@@ -103,8 +106,15 @@ _locks: dict[int, ReferenceType[Lock]] = {}
 _told: dict[int, ReferenceType[Told]] = {}
 _foreign: list[AbstractContextManager[object]] = []
 _forking = threading.RLock()
-_pending: list[Lock] = []
-"""Locks that the forking thread has taken."""
+_pending: list[Callable[[], object]] = []
+"""What gives back what the forking thread has taken, in the order taken; `_forking` is the first."""
+_call = methodcaller("__call__")
+
+
+def _is_own(lock: threading.RLock) -> bool:
+    """Whether this thread holds a lock."""
+    owned: bool = lock._is_owned()  # type: ignore[attr-defined]
+    return owned
 
 
 def _remember(things: dict[int, Any], thing: object) -> None:
@@ -128,16 +138,21 @@ def wait_for(lock: AbstractContextManager[object]) -> None:
 
 
 def _before() -> None:
+    """Takes all locks. Ctrl-C may end this at any time: Python prints it, and then forks with what was taken."""
     _wait_for_imports()
-    _forking.acquire()
+    _take(starmap(_forking.acquire, [()]), _forking.release)
     end = time.monotonic() + _PATIENCE
-    _pending.append(_fork)
     for known in list(_locks.values()):
-        lock = known()
-        if lock is not None and lock.take(max(end - time.monotonic(), 0)):
-            _pending.append(lock)
+        if (lock := known()) is not None:
+            _take(lock.taking(max(end - time.monotonic(), 0)), lock.give)
     for foreign in _foreign:
-        foreign.__enter__()
+        entering = zip(starmap(foreign.__enter__, [()]), strict=True)  # true, whatever that returns
+        _take(entering, partial(foreign.__exit__, None, None, None))
+
+
+def _take(taking: Iterator[object], give: Callable[[], object]) -> None:
+    """Takes a lock and knows what gives it back, in one step of C; neither if the iterator says that it did not."""
+    _pending.extend(compress([give], taking))
 
 
 def _wait_for_imports() -> None:
@@ -162,20 +177,27 @@ def _is_begun(name: str, module: object) -> bool:
 
 
 def _after() -> None:
-    for foreign in reversed(_foreign):
-        foreign.__exit__(None, None, None)
-    for lock in _pending[1:]:
-        lock.give()
-    _pending.clear()
-    _forking.release()
+    """Gives back what `_before` has taken, be it all or not."""
+    if _is_own(_forking) and _forking.release in _pending:  # else those of another thread's fork
+        _give_back(len(_pending) - 1 - _pending[::-1].index(_forking.release))
+
+
+def _give_back(rest: int) -> None:
+    """Gives back, last first, all but the first `rest`: those of a fork within which a signal's handler forks."""
+    try:
+        deque(map(_call, map(list.pop, repeat(_pending, len(_pending) - rest))), 0)
+    finally:
+        if _is_own(_forking) and len(_pending) > rest:
+            _give_back(rest)
 
 
 def _in_child() -> None:
-    taken = {id(lock) for lock in _pending}
-    for key, reference in list(_locks.items()):
-        if key not in taken and (lock := reference()) is not None:
-            lock.open()
-    _after()
+    try:
+        for reference in list(_locks.values()):
+            if (lock := reference()) is not None and not lock.is_own:
+                lock.open()
+    finally:
+        _after()
     _open_properties()
     for listener in list(_told.values()):
         if (thing := listener()) is not None:
@@ -193,9 +215,6 @@ def _open_properties() -> None:
         if isinstance(attribute, cached_property) and hasattr(attribute, "lock"):
             attribute.lock = threading.RLock()
 
-
-_fork = Lock()
-"""Says among those taken that there is a fork, even where there is nothing to take."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

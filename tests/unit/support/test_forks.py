@@ -203,7 +203,7 @@ def test_a_session_may_be_going_over_to_rounds(cache_folder: Path, backend: str)
         locks = [lock for known in forks._locks.values() if (lock := known()) is not None]
         for lock in locks:
             if lock._is_brief:
-                assert lock.take(0)
+                assert next(lock.taking(0))
                 lock.give()
         assert child(right)
     assert right()
@@ -301,3 +301,93 @@ def test_ctrl_c_leaves_no_lock_behind() -> None:
             assert not lock.is_own
     finally:
         signal.signal(signal.SIGALRM, previous)
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from glowpy.support import forks
+
+held, late, foreign = forks.Lock(), forks.Lock(), [threading.RLock(), threading.RLock()]
+for lock in foreign:
+    forks.wait_for(lock)
+arrived, go = threading.Event(), threading.Event()
+
+def hold():
+    with FIRST:
+        arrived.set()
+        go.wait(60)
+
+def interrupt(*_):
+    go.set()
+    raise KeyboardInterrupt
+
+def are_open():
+    free = []
+    def look():
+        for lock in [held, late]:
+            with lock:
+                free.append(lock)
+        for lock in [*foreign, forks._forking]:
+            if lock.acquire(timeout=20):
+                free.append(lock)
+                lock.release()
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(30)
+    return len(free) == 5 and not forks._pending
+
+thread = threading.Thread(target=hold)
+signal.signal(signal.SIGALRM, interrupt)
+thread.start()
+arrived.wait()
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+pid = os.fork()
+if not pid:
+    os._exit(0 if FIRST in foreign or are_open() else 1)
+status = os.waitpid(pid, 0)[1]
+thread.join()
+print(status, go.is_set(), are_open(), flush=True)
+pid = os.fork()
+if not pid:
+    os._exit(0 if are_open() else 1)
+print(os.waitpid(pid, 0)[1], flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+@pytest.mark.parametrize("first", ["held", "foreign[0]", "foreign[1]"])
+def test_ctrl_c_while_a_fork_waits(first: str) -> None:
+    """Python prints it and forks: what had been taken until then is given back on both sides, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", INTERRUPTED.replace("FIRST", first)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout) == (0, "0 True True\n0\n"), done.stderr
+    assert "KeyboardInterrupt" in done.stderr
+    assert "RuntimeError" not in done.stderr
+
+
+class _Raising:
+    """A lock whose release is interrupted at first, as one that is given back in Python may be."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def __enter__(self) -> None:
+        self.log.append("enter")
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append("exit")
+        raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_cannot_be_given_back_keeps_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, foreign = Lock(), _Raising()
+    monkeypatch.setattr(forks, "_foreign", [foreign])
+    assert child(lambda: True)
+    assert (foreign.log, forks._pending, lock.is_own) == (["enter", "exit"], [], False)
