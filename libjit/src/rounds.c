@@ -80,6 +80,16 @@ typedef struct {
   dim_t round, limit, patience, parity, goes_on;
 } rounds_t;
 
+// Python writes these as words of dim_t, as many of each as _WORDS and _TABLES say there; a unit test compares the numbers.
+_Static_assert(sizeof(void *) == sizeof(dim_t), "a pointer is a word");
+_Static_assert(sizeof(step_t) == 2 * sizeof(dim_t), "steps");
+_Static_assert(sizeof(taken_t) == 7 * sizeof(dim_t), "takes");
+_Static_assert(sizeof(given_t) == 11 * sizeof(dim_t), "gives");
+_Static_assert(sizeof(stacked_t) == 4 * sizeof(dim_t), "stacks");
+_Static_assert(sizeof(known_t) == 2 * sizeof(dim_t), "saying, checked");
+_Static_assert(sizeof(rounds_t) == 34 * sizeof(dim_t), "words");
+_Static_assert(sizeof(int64_t) <= 2 * sizeof(dim_t), "the number of a round has two words");
+
 INLINE dim_t floored(dim_t dividend, dim_t divisor) {
   dim_t quotient = dividend / divisor;
   return quotient - (dividend % divisor < 0);

@@ -5,8 +5,12 @@ Machine code and the interpreter compute what numpy computes.
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ import pytest
 from onnx import parser
 
 import glowpy
+from glowpy.backends.cpu import rounds as cpu_rounds
 from glowpy.core.tensor import Array
 from glowpy.session.by_rounds import ByRounds
 from glowpy.session.preparation import CompileEvent
@@ -277,3 +282,58 @@ def test_a_number_of_rounds_that_is_prepared_for_is_compiled_for(rows: str) -> N
     assert len(events) == count > 0
     with pytest.raises(FrozenError, match="frozen"):
         session.run(None, {"x": x, "r": np.array(6)})
+
+
+SLOW = """agraph (float[512, 512] p, float[512, 512] w, int64 r) => (float[512, 512] q, float[K] y) {
+  t = Constant<value = bool {1}>() x = Constant<value = float[2] {1, 2}>() q, y = Loop(r, t, p, x)
+  <body = g (int64 i, bool c, float[512, 512] s, float[L] a) => (bool c, float[512, 512] u, float[M] b) {
+    u = MatMul(s, w) m = ReduceMean<keepdims = 1>(a) b = Concat<axis = 0>(a, m) }> }"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such signals")
+def test_ctrl_c_comes_between_slow_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, repeat = opened(SLOW, threads=1), cpu_rounds._Call.repeat
+    ends: list[tuple[int, int]] = []
+
+    def timed(self: cpu_rounds._Call, run: cpu_rounds.RunRounds) -> bool:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        try:
+            return repeat(self, run)
+        except KeyboardInterrupt:
+            ends.append((int(self._words[cpu_rounds._AT["round"]]), self._rounds.most))
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    matrix = np.eye(512, dtype=F32)
+    feeds = {"p": matrix, "w": matrix, "r": np.array(60)}
+    q, y = session.run(None, feeds)
+    assert (q == matrix).all()
+    assert y.shape == (62,)
+    monkeypatch.setattr(cpu_rounds._Call, "repeat", timed)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            session.run(None, feeds)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert len(ends) == 1
+    assert ends[0][0] < ends[0][1] == 60
+    monkeypatch.undo()
+    assert session.run(None, feeds)[1].shape == (62,)
+
+
+def test_machine_code_has_the_layouts_of_python() -> None:
+    """The C file asserts the sizes of its types, and names its words as Python does."""
+    path = Path(__file__).parents[2] / "libjit" / "src" / "rounds.c"
+    text = re.sub("///.*", "", path.read_text(encoding="utf-8"))
+    asserted = r'_Static_assert\(sizeof\(\w+_t\) == (\d+) \* sizeof\(dim_t\), "(.*)"\)'
+    sizes = {
+        name: int(size) for size, names in re.findall(asserted, text) for name in names.split(", ")
+    }
+    many = {name: size for name, size in cpu_rounds._TABLES.items() if size > 1}
+    assert sizes == {**many, "words": len(cpu_rounds._WORDS)}
+    lines = text[: text.index("} rounds_t;")].splitlines()
+    fields = [*takewhile(lambda line: line != "typedef struct {", reversed(lines))][::-1]
+    words = re.findall(r"(\w+)[,;]", "\n".join(fields))
+    assert words == cpu_rounds._WORDS

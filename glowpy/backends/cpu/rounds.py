@@ -42,8 +42,8 @@ _END, _CONSTANT, _EXTENT, _ADD, _MULTIPLY, _DIVIDE, _LEAST, _GREATEST = range(8)
 _DEPTH = 16
 """The number of values that have room on the stack of those steps."""
 
-_PATIENCE, _PAUSE = 64, 0.02
-"""The number of rounds run at once at first; more as long as they take less than this many seconds: Ctrl-C waits."""
+_PAUSE = 0.02
+"""Seconds that rounds run at once take, about: Ctrl-C waits for them. It is one round at first, that says how long."""
 _LEAST_ROOM = 1 << 11
 """Bytes that a memory has at first."""
 _FEW_ROWS = 64
@@ -68,7 +68,7 @@ _TABLES = {
     "number": 1,
     "table": 1,
 }
-"""Parts that follow the words of the context, and the number of words of an entry."""
+"""Parts that follow the words of the context, and the number of words of an entry; as libjit/src/rounds.c asserts."""
 _COUNTED = ("found", "takes", "gives", "stacks", "saying", "checked", "tests")
 _WORDS = [
     *("entry", "constants", "activations"),
@@ -97,13 +97,12 @@ def load_rounds(identity: str, target: Callable[[], CpuTarget], *, use_cache: bo
     external = {"memcpy": "ptr (ptr, ptr, {dim})"}
     code = load_functions("rounds", functions, external, identity, target, use_cache=use_cache)
     function = _RUN(code.address("rounds_run"))
-
     return partial(_called, code, function)
 
 
 def _called(code: Functions, function: Callable[[int], int], context: int) -> int:
-    """Calls a function of loaded code, and keeps the code alive until it returns."""
-    del code
+    """Calls a function of `code`, which is an argument for the sake of whoever binds it: that keeps the code loaded."""
+    del code  # the name only: the partial that `load_rounds` returns has it, and is being called
     return function(context)
 
 
@@ -184,7 +183,7 @@ class Repetition:
             "after": [(0,)] * len(dims),
             "rows": [(-1,)] * len(dims),
             "tests": [(self.givens[name],) for name in function.checks],
-            "number": [(0,)],
+            "number": [(0,), (0,)],  # an int64: two words where a word has four bytes
             "table": [(0,)] * (len(table) + bool(symbols) + num_others),
         }
         words = [0] * len(_WORDS)
@@ -402,15 +401,18 @@ class _Call:
 
     def repeat(self, run: RunRounds) -> bool:
         """Runs rounds until something stops them, and tells where the loop is then; False if none was run."""
-        words, patience, reason = self._words, _PATIENCE, _PAUSED
+        words, patience, reason = self._words, 1, _PAUSED
         while reason in (_PAUSED, _NO_ROOM):
             words[_AT["patience"]] = patience
             start = time.perf_counter()
             reason = run(self._address)
+            seconds = time.perf_counter() - start
+            if seconds >= _PAUSE:
+                patience = max(1, int(patience * _PAUSE / seconds))
+            elif reason == _PAUSED:
+                patience *= 4
             if reason == _NO_ROOM:
                 self._grow(int(words[_AT["parity"]]))
-            elif time.perf_counter() - start < _PAUSE:
-                patience *= 4
         if reason == _FAILED:
             raise InternalError("compiled code returned an error in a loop")
         if reason == _OTHER_ROWS:
