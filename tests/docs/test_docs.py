@@ -110,6 +110,6 @@ def test_the_style_guide_has_the_layers_of_the_contract() -> None:
     layers = [set(re.findall(r"\w+", layer)) - {"__main__"} for layer in contract["layers"]]
     text = (ROOT / "docs" / "style.md").read_text()
     (arrows,) = re.findall(r"Arrows point down:(.*?)\. The contracts", text, re.DOTALL)
-    stages = "`lower`, `schedule`, `irgen`, `memory`"
+    stages = "`lower`, `schedule`, `irgen`, `memory`, `memory_check`"
     named = arrows.replace("the\n  stages", stages).replace("the stages", stages).split(">")
     assert [set(re.findall(r"`(\w+)`", names)) for names in named] == [one for one in layers if one]
