@@ -107,7 +107,7 @@ _told: dict[int, ReferenceType[Told]] = {}
 _foreign: list[AbstractContextManager[object]] = []
 _forking = threading.RLock()
 _pending: list[Callable[[], object]] = []
-"""What gives back what the forking thread has taken, in the order taken; `_forking` is the first."""
+"""Calls that give back the locks of the forking thread, in the order taken; that of `_forking` is the first."""
 _call = methodcaller("__call__")
 
 
