@@ -270,6 +270,10 @@ print("done")
 """
 
 
+@pytest.mark.xfail(
+    strict=False,
+    reason="an open fault: the child of a fork may wait for a module that a thread imports",
+)
 def test_another_thread_may_be_importing_glowpy() -> None:
     """Its modules are imported when they are first needed, with a lock for each."""
     model = onnx.parser.parse_model(SUM).SerializeToString().hex()
