@@ -9,6 +9,7 @@ have to give up what nobody finishes.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - as logging: what it does at forks begins before ours
+import importlib
 import logging  # noqa: F401
 import os
 import sys
@@ -172,8 +173,27 @@ def _wait_for_imports() -> None:
 
 def _is_begun(name: str, module: object) -> bool:
     """Whether a module is being imported, if it is one that this package needs."""
-    spec = getattr(module, "__spec__", None)
-    return getattr(spec, "_initializing", False) and name.partition(".")[0] in _PACKAGES
+    return _is_initializing(module) and name.partition(".")[0] in _PACKAGES
+
+
+def _is_initializing(module: object) -> bool:
+    """Whether the code of a module has begun and not ended."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _forget_imports() -> None:
+    """Lets a child import what threads that it does not have were importing.
+
+    Python locks a name before there is a module of it, and after its code has ended: no wait before the fork can see
+    that. A module whose code such a thread had begun after that wait is imported anew.
+    """
+    locks: dict[str, Any] = importlib._bootstrap._module_locks  # type: ignore[attr-defined]
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if lock is not None and lock.owner != threading.get_ident():
+            del locks[name]
+            if _is_initializing(sys.modules.get(name)):
+                del sys.modules[name]
 
 
 def _after() -> None:
@@ -192,6 +212,7 @@ def _give_back(rest: int) -> None:
 
 
 def _in_child() -> None:
+    _forget_imports()
     try:
         for reference in list(_locks.values()):
             if (lock := reference()) is not None and not lock.is_own:

@@ -270,10 +270,6 @@ print("done")
 """
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="an open fault: the child of a fork may wait for a module that a thread imports",
-)
 def test_another_thread_may_be_importing_glowpy() -> None:
     """Its modules are imported when they are first needed, with a lock for each."""
     model = onnx.parser.parse_model(SUM).SerializeToString().hex()
@@ -284,6 +280,59 @@ def test_another_thread_may_be_importing_glowpy() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+LATE = """
+import faulthandler, importlib.util, os, sys, threading
+import glowpy.support.forks
+
+begun, go_on = threading.Event(), threading.Event()
+
+class Importer:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name == "late" else None
+
+    def create_module(self, spec):
+        self.wait("creation")
+
+    def exec_module(self, module):
+        module.half = 21
+        self.wait("code")
+        module.answer = 2 * module.half
+
+    def wait(self, where):
+        if where == sys.argv[1] and threading.current_thread() is thread:
+            begun.set()
+            go_on.wait()
+
+sys.meta_path.insert(0, Importer())
+thread = threading.Thread(target=__import__, args=("late",))
+thread.start()
+begun.wait()
+pid = os.fork()
+if not pid:
+    faulthandler.dump_traceback_later(30, exit=True)
+    import late
+    os._exit(late.answer)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+go_on.set()
+thread.join()
+import late
+print(status, late.answer)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.parametrize("where", ["creation", "code"])
+def test_a_child_imports_what_a_thread_was_importing(where: str) -> None:
+    """The thread holds the lock of the name while there is no module yet, or has run half of its code."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LATE, where],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42 42\n", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
