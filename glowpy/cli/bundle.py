@@ -225,12 +225,14 @@ def bundle(options: BundlingOptions) -> None:
     if options.check is not None:
         _check(loaded, options.check, options.as_json)
         return
-    made = options.bundle_options()
+    settings = options.bundle_options()
     bound = machine_code_backend(options.backend, options.cpu_options)
     compiling = passes.on(CompileOptions())
     ctx = passes.context(compiling, bound)
-    with progress(f"bundling {made.name}"):
-        written = make_bundle(loaded, output or Path(), made, bound, ctx=ctx, compiling=compiling)
+    with progress(f"bundling {settings.name}"):
+        written = make_bundle(
+            loaded, output or Path(), settings, bound, ctx=ctx, compiling=compiling
+        )
     passes.report(ctx)
     (_print_json if options.as_json else _print)(written, tuning_of(bound))
 

@@ -188,18 +188,18 @@ def _check_extents(
     function: Function, part: Collection[Node], outputs: Iterable[NodeValue]
 ) -> None:
     """Raises UserError for an extent that the nodes find, and on which what is around them depends."""
-    found = {
+    definitions = {
         name: node
         for node in part
         if isinstance(node, DefineNode)
         for name in symbols_of(node.symbols)
     }
-    if not found:
+    if not definitions:
         return
     members, needs = set(part), function.needs
     given = symbols_of_types(value.type for value in outputs)
     readers = {n for node in function.nodes if node not in members for n in needs(node)}
-    for name, node in found.items():
+    for name, node in definitions.items():
         if name in given or node in readers:
             raise UserError(
                 f"the extent '{name}' is found among the nodes, but others depend on it",

@@ -216,9 +216,9 @@ def _in_zip(content: Path | bytes, name: str) -> Foreign:
     archive = BytesIO(content) if isinstance(content, bytes) else content
     with suppress(zipfile.BadZipFile, OSError, ValueError), zipfile.ZipFile(archive) as file:
         names = file.namelist()
-    found = (format for form, format in _IN_ZIP if any(form.fullmatch(entry) for entry in names))
+    formats = (format for form, format in _IN_ZIP if any(form.fullmatch(entry) for entry in names))
     by_suffix = _SUFFIXES.get(Path(name).suffix.lower())
-    return next(found, by_suffix or Foreign("a ZIP archive", _UNPACK))
+    return next(formats, by_suffix or Foreign("a ZIP archive", _UNPACK))
 
 
 def foreign_folder(folder: Path) -> Foreign | None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types
 from glowpy.session.host.model import HostModel
 from glowpy.session.host.types import HostValue
-from glowpy.session.hosted import Hosted, Opening, refuse_to_prepare
-from glowpy.session.preparation import Range
+from glowpy.session.hosted import Hosted, Opening, RunInParts
 
 __all__ = ["ByRounds"]
 
 
 @final
-class ByRounds:
+class ByRounds(RunInParts):
     """A model that cannot be compiled as a whole, with sessions for its parts.
 
     Attributes:
@@ -54,20 +52,6 @@ class ByRounds:
 
     def _infos(self) -> Sequence[ValueInfo]:
         return self.inputs
-
-    def compiled(self, feeds: Mapping[str, Array]) -> None:
-        """Returns None: there is always more to a call."""
-        del feeds
-
-    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
-        """Raises UserError: parts are compiled when they first run."""
-        del ranges, values
-        refuse_to_prepare()
-
-    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
-        """Raises the error: parts are split by their own sessions."""
-        del opening
-        raise error
 
     def close(self) -> None:
         """Drops what was compiled."""

@@ -29,7 +29,7 @@ from glowpy.session.preparation import Range
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
 
-__all__ = ["Hosted", "Opening", "refuse_to_prepare"]
+__all__ = ["Hosted", "Opening", "RunInParts"]
 
 Step = Callable[[dict[str, HostValue]], None]
 """Computes values of others, by name."""
@@ -58,15 +58,29 @@ Opening: TypeAlias = Callable[[OnnxModel], Session]
 """Opens a session of a part of a model."""
 
 
-def refuse_to_prepare() -> NoReturn:
-    """Raises UserError for a model that is not compiled as a whole."""
-    raise UserError(
-        "expected a model that is compiled as a whole to prepare: parts of this one are compiled when they first run"
-    )
+class RunInParts:
+    """Answers the questions to a runner that the parts of a model leave open until they run."""
+
+    def compiled(self, feeds: Mapping[str, Array]) -> None:
+        """Returns None: there is always more to a call."""
+        del feeds
+
+    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
+        """Raises UserError: parts are compiled when they first run."""
+        del ranges, values
+        raise UserError(
+            "expected a model that is compiled as a whole to prepare: "
+            "parts of this one are compiled when they first run"
+        )
+
+    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
+        """Raises the error: parts are split by their own sessions."""
+        del opening
+        raise error
 
 
 @final
-class Hosted:
+class Hosted(RunInParts):
     """A model that is split, with sessions for its parts. Safe from several threads.
 
     Raises UserError that lists the nodes whose attributes are wrong.
@@ -137,20 +151,6 @@ class Hosted:
                 )
             np.copyto(array, result)
         return [out[name] if name in out else values[name] for name in names]
-
-    def compiled(self, feeds: Mapping[str, Array]) -> None:
-        """Returns None: there is always more to a call."""
-        del feeds
-
-    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
-        """Raises UserError: parts are compiled when they first run."""
-        del ranges, values
-        refuse_to_prepare()
-
-    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
-        """Raises the error: parts are split by their own sessions."""
-        del opening
-        raise error
 
     def close(self) -> None:
         """Drops what was compiled."""

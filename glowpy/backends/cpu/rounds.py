@@ -162,16 +162,16 @@ class Repetition:
         self._places = {extent.name: place for place, extent in enumerate(symbols)}
         self._steps = _Steps(self._places)
         known = function.symbols
-        found = {extent.name: extent.high for extent in symbols if extent.name not in known}
+        bounds = {extent.name: extent.high for extent in symbols if extent.name not in known}
         takes, saying, checked = self._taken()
         if len(saying) < len(known):
             raise _Unfit
-        gives, dims = self._given(found)
+        gives, dims = self._given(bounds)
         tables: dict[str, _Entries] = {
             "symbols": [(extent.low,) for extent in symbols],
             "lows": [(extent.low,) for extent in symbols],
             "highs": [(extent.high,) for extent in symbols],
-            "found": [(self._places[name],) for name in found],
+            "found": [(self._places[name],) for name in bounds],
             "takes": takes,
             "gives": gives,
             "stacks": [(0, self.givens[name], 0, 0) for name in wiring.stacked],
