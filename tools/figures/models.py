@@ -44,7 +44,8 @@ _FEWER: Mapping[str, Mapping[str, Any]] = {
 }
 """The networks that are exported, with what has fewer layers than in `tools.exports`."""
 
-_QUANTIZED = ("cnn", "dscnn", "mobilenetv2")
+_QUANTIZED: Mapping[str, Mapping[str, int]] = {"cnn": {}, "dscnn": {}, "mobilenetv2": {"batch": 1}}
+"""The networks that are quantized as well, and the sizes that their open dimensions have then."""
 
 _SMALL = {
     "cnn": """
@@ -102,7 +103,7 @@ def make_models(names: list[str]) -> None:
                 _export(name, path)
             save_skeleton(onnx.load(path), FOLDER / f"{name}.onnx.gz")
             if name in _QUANTIZED:
-                quantized = _quantized(path)
+                quantized = _quantized(path, _QUANTIZED[name])
                 save_skeleton(onnx.load(quantized), FOLDER / f"{name}.int8.onnx.gz")
 
 
@@ -133,9 +134,9 @@ def _export(name: str, path: Path) -> None:
     catalogue.exported(export, network, tensors, path, dynamo=False)
 
 
-def _quantized(path: Path) -> Path:
+def _quantized(path: Path, dims: Mapping[str, int]) -> Path:
     """The file with 8-bit integers, by the ranges that random inputs have."""
-    model = load(path, dims={"batch": 1} if path.stem == "mobilenetv2" else None)
+    model = load(path, dims=dims)
     function, rng = model.main, np.random.default_rng(0)
     samples, profile = path.with_suffix(".npz"), path.with_suffix(".yaml")
     arrays = {port.original: random_array(port.type, rng) for port in function.inputs}
