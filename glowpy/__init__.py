@@ -12,11 +12,11 @@ from glowpy.support.rules import Rules
 if TYPE_CHECKING:
     from glowpy.backend import Backend, CompileOptions
     from glowpy.backends.cpu.backend import CpuBackend
-    from glowpy.backends.cpu.bundle.options import BundleOptions
     from glowpy.backends.cpu.options import CpuOptions
     from glowpy.backends.interpreter.backend import InterpreterBackend
     from glowpy.bundling.load import load_bundle
     from glowpy.bundling.make import bundle
+    from glowpy.bundling.options import BundleOptions
     from glowpy.core.elemkind import ElemKind
     from glowpy.core.state import State
     from glowpy.core.tensor import Tensor
@@ -95,7 +95,7 @@ _HOMES = {
     "glowpy.runtime.compiled": ("CompiledFunction",),
     "glowpy.runtime.instance": ("Instance",),
     "glowpy.backends.cpu.backend": ("CpuBackend",),
-    "glowpy.backends.cpu.bundle.options": ("BundleOptions",),
+    "glowpy.bundling.options": ("BundleOptions",),
     "glowpy.backends.cpu.options": ("CpuOptions",),
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling.make": ("bundle",),

@@ -1,4 +1,4 @@
-"""Ahead of time: bundles are made, verified against the interpreter, and loaded into Python.
+"""Ahead of time: bundles are laid out and written file by file, verified against the interpreter, loaded into Python.
 
-What a bundle consists of, file by file, is in `glowpy.backends.cpu.bundle`.
+`make` begins with networks and `write` with programs; `read` and `load` begin with a folder, and import no compiler.
 """

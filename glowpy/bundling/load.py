@@ -16,14 +16,14 @@ from typing import Any, final
 import numpy as np
 
 from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.bundle.options import WeightsPlace
-from glowpy.backends.cpu.bundle.read import (
+from glowpy.backends.cpu.host import check_host
+from glowpy.bundling.options import WeightsPlace
+from glowpy.bundling.read import (
     StoredBundle,
     read_bundle,
     stored_dims,
     stored_symbols,
 )
-from glowpy.backends.cpu.host import check_host
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array, Tensor

@@ -12,11 +12,11 @@ import numpy as np
 
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.c_names import problem_with_network
-from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.bundle.read import read_bundle
-from glowpy.backends.cpu.bundle.support_code import Golden
-from glowpy.backends.cpu.bundle.write import Bundle, build_bundle, bundle_fingerprint
+from glowpy.bundling.c_names import problem_with_network
+from glowpy.bundling.options import BundleOptions
+from glowpy.bundling.read import read_bundle
+from glowpy.bundling.support_code import Golden
+from glowpy.bundling.write import Bundle, build_bundle, bundle_fingerprint
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.tensor import Array

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
-from glowpy.backends.cpu.bundle.example import stored_programs
-from glowpy.backends.cpu.bundle.read import StoredBundle, read_bundle
+from glowpy.bundling.example import stored_programs
 from glowpy.bundling.load import LoadedBundle, LoadedNetwork, load_bundle
 from glowpy.bundling.make import random_inputs
+from glowpy.bundling.read import StoredBundle, read_bundle
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type

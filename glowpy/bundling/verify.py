@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from glowpy.backend import CompileOptions, Program
-from glowpy.backends.cpu.bundle.example import (
+from glowpy.bundling.example import (
     build_examples,
     stored_extents,
     stored_ports,
     stored_programs,
 )
-from glowpy.backends.cpu.bundle.read import read_bundle
 from glowpy.bundling.make import random_inputs, run_in
+from glowpy.bundling.read import read_bundle
 from glowpy.bundling.sanitize import run_sanitized
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents

@@ -11,15 +11,15 @@ from typing import get_args
 import click
 
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu.bundle.options import Api, BundleOptions, Emit, WeightsPlace
-from glowpy.backends.cpu.bundle.read import read_bundle
-from glowpy.backends.cpu.bundle.report import SizeReport
-from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
 from glowpy.bundling.make import outdated
+from glowpy.bundling.options import Api, BundleOptions, Emit, WeightsPlace
+from glowpy.bundling.read import read_bundle
+from glowpy.bundling.report import SizeReport
+from glowpy.bundling.write import Bundle
 from glowpy.cli.backends import (
     backend_option,
     computing_options,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from glowpy.backends.cpu.bundle.link import MissingToolError
+from glowpy.bundling.link import MissingToolError
 from glowpy.bundling.verify import Verification, verify_bundle
 from glowpy.cli.verb import Verb
 from glowpy.support.console import print_json, print_table, progress

@@ -18,11 +18,11 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Constant, CpuBackend, CpuOptions, Module, NodeValue
-from glowpy.backends.cpu.bundle import example
-from glowpy.backends.cpu.bundle.link import c_compiler
-from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.backends.cpu.options import Optimize
+from glowpy.bundling import example
+from glowpy.bundling.link import c_compiler
 from glowpy.bundling.make import bundle
+from glowpy.bundling.write import Bundle
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.quantized import parameters, sum_type

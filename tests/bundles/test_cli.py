@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions, Module, parse_type
-from glowpy.backends.cpu.bundle.link import runner
-from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
+from glowpy.bundling.link import runner
 from glowpy.bundling.make import bundle
+from glowpy.bundling.read import manifest_digest, read_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.cli.files import write_constants
 from glowpy.graph.printer import print_module

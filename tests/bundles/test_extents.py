@@ -12,11 +12,11 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
-from glowpy.backends.cpu.bundle.c_dims import DIM_FUNCTIONS, c_dim
-from glowpy.backends.cpu.bundle.c_names import member_name
-from glowpy.backends.cpu.bundle.read import read_bundle
+from glowpy.bundling.c_dims import DIM_FUNCTIONS, c_dim
+from glowpy.bundling.c_names import member_name
 from glowpy.bundling.load import load_bundle
 from glowpy.bundling.make import outdated, random_inputs
+from glowpy.bundling.read import read_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type

@@ -12,9 +12,9 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, bundle
-from glowpy.backends.cpu.bundle.support_code import Golden
 from glowpy.bundling import make
 from glowpy.bundling.load import load_bundle
+from glowpy.bundling.support_code import Golden
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type

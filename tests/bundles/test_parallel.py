@@ -9,7 +9,7 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, bundle
-from glowpy.backends.cpu.bundle.link import c_compiler, runner
+from glowpy.bundling.link import c_compiler, runner
 from glowpy.bundling.verify import verify_bundle
 from tests.bundles.networks import command, compiler_with_little_libc, link_little_libc, need
 

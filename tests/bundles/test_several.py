@@ -13,9 +13,9 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Module, bundle, load_bundle, parse_type
-from glowpy.backends.cpu.bundle.options import Emit
-from glowpy.backends.cpu.bundle.write import Bundle
 from glowpy.bundling.make import random_inputs
+from glowpy.bundling.options import Emit
+from glowpy.bundling.write import Bundle
 from glowpy.core.tensor import Array
 from glowpy.ir.plan import ALIGNMENT
 

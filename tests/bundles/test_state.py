@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, LoadError, Module, UserError, bundle
-from glowpy.backends.cpu.bundle.link import c_compiler, runner
-from glowpy.backends.cpu.bundle.read import manifest_digest, read_bundle
+from glowpy.bundling.link import c_compiler, runner
 from glowpy.bundling.load import load_bundle
+from glowpy.bundling.read import manifest_digest, read_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.tensor import Array
 from glowpy.engine import compile as compile_module

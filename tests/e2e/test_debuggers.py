@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.bundling.make import bundle
+from glowpy.bundling.options import BundleOptions
 from glowpy.graph.function import Module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ texts = [f"define i32 @f{n}() {{ ret i32 {n} }}" for n in range(8)]
 assert len(set(objects.compile_objects(texts, machine, [], use_cache=False))) == 8
 assert objects.compile_whole(texts[0], machine, [], "assembly")[0]
 assert not machine.problem()
-from glowpy.backends.cpu.bundle import link
+from glowpy.bundling import link
 compiler = link.c_compiler(host_triple(), system=False)
 assert "ziglang" not in compiler or link._ends_well([*compiler, "--version"], ".")
 """

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import read_sections
 from glowpy.bundling.make import bundle
+from glowpy.bundling.options import BundleOptions
 from glowpy.core.schema import Trait
 from glowpy.engine import compilation, context
 from glowpy.ir.inst import Instruction

@@ -27,7 +27,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "onnx": ("glowpy/importer/onnx/*.py",),
     "ops": ("glowpy/ops/*.py",),
     "core": ("glowpy/core/*.py",),
-    "bundle": ("glowpy/backends/cpu/bundle/*.py", "glowpy/bundling/*.py"),
+    "bundle": ("glowpy/bundling/*.py",),
     "session": ("glowpy/session/*.py", "glowpy/engine.py", "glowpy/backend.py"),
     "cli": ("glowpy/cli/*.py", "glowpy/benchmark/*.py", "glowpy/debugging/*.py"),
     "program": ("glowpy/frontends/python/*.py",),

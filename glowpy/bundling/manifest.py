@@ -10,10 +10,10 @@ from typing import Any
 
 from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
-from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.bundle.read import manifest_digest
-from glowpy.backends.cpu.bundle.report import SizeReport
+from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.options import BundleOptions
+from glowpy.bundling.read import manifest_digest
+from glowpy.bundling.report import SizeReport
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.machine import LLVM_VERSION, Machine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from glowpy.backends.cpu.bundle.c_names import problem_with
+from glowpy.bundling.c_names import problem_with
 from glowpy.support.errors import UserError
 
 __all__ = ["Api", "BundleOptions", "Emit", "InstrumentKind", "WeightsPlace"]

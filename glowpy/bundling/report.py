@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.bundle.layout import Layout
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.object_file import Sections
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.bundling.layout import Layout
+from glowpy.bundling.options import BundleOptions
 from glowpy.ir.value import WeightVar
 from glowpy.support.errors import UserError
 

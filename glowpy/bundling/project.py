@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from string import Template
 
-from glowpy.backends.cpu.bundle.header import C_TYPES
-from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
-from glowpy.backends.cpu.bundle.options import BundleOptions
+from glowpy.bundling.header import C_TYPES
+from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 
 __all__ = ["cmake_text", "example_text", "operand_dump_text"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.bundle.c_names import member_name
 from glowpy.backends.cpu.constants import fill
 from glowpy.backends.cpu.entry import GUARD_BYTES
+from glowpy.bundling.c_names import member_name
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type

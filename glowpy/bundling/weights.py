@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glowpy.backends.cpu.bundle.layout import Layout
+from glowpy.bundling.layout import Layout
 from glowpy.ir.plan import ALIGNMENT
 
 __all__ = ["weights_header", "weights_listing"]

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 
 from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.bundle.c_dims import DIM_FUNCTIONS, c_dim
-from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
+from glowpy.bundling.c_dims import DIM_FUNCTIONS, c_dim
+from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Quant
 from glowpy.graph.channels_last import LAST_LAYOUTS

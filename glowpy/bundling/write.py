@@ -11,23 +11,23 @@ from pathlib import Path
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.bundle.archive import archive
-from glowpy.backends.cpu.bundle.header import header_text
-from glowpy.backends.cpu.bundle.layout import Layout, lay_out
-from glowpy.backends.cpu.bundle.link import link_shared
-from glowpy.backends.cpu.bundle.manifest import fingerprint, manifest_text
-from glowpy.backends.cpu.bundle.options import BundleOptions
-from glowpy.backends.cpu.bundle.project import cmake_text, example_text, operand_dump_text
-from glowpy.backends.cpu.bundle.read import manifests
-from glowpy.backends.cpu.bundle.report import SizeReport, check_budgets, measure
-from glowpy.backends.cpu.bundle.sections import with_sections
-from glowpy.backends.cpu.bundle.support_code import Golden, support_texts
-from glowpy.backends.cpu.bundle.wasm_file import is_wasm, read_wasm_sections
-from glowpy.backends.cpu.bundle.weights import weights_header, weights_listing
 from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
 from glowpy.backends.cpu.entry import EntryOptions
 from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
 from glowpy.backends.cpu.target import CpuTarget
+from glowpy.bundling.archive import archive
+from glowpy.bundling.header import header_text
+from glowpy.bundling.layout import Layout, lay_out
+from glowpy.bundling.link import link_shared
+from glowpy.bundling.manifest import fingerprint, manifest_text
+from glowpy.bundling.options import BundleOptions
+from glowpy.bundling.project import cmake_text, example_text, operand_dump_text
+from glowpy.bundling.read import manifests
+from glowpy.bundling.report import SizeReport, check_budgets, measure
+from glowpy.bundling.sections import with_sections
+from glowpy.bundling.support_code import Golden, support_texts
+from glowpy.bundling.wasm_file import is_wasm, read_wasm_sections
+from glowpy.bundling.weights import weights_header, weights_listing
 from glowpy.core.extents import reach
 from glowpy.ir.irfunction import dims_needed
 from glowpy.llvm.machine import Form

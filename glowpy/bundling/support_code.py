@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.bundle.header import ROLE_NUMBERS
-from glowpy.backends.cpu.bundle.layout import Entry, Layout, Symbol
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.entry import check_areas
 from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
 from glowpy.backends.cpu.object_file import MARKER
+from glowpy.bundling.header import ROLE_NUMBERS
+from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.bundle.link import (
+from glowpy.bundling.link import (
     SANITIZERS,
     MissingToolError,
     c_compiler,
@@ -19,7 +19,7 @@ from glowpy.backends.cpu.bundle.link import (
     is_native,
     runner,
 )
-from glowpy.backends.cpu.bundle.read import StoredBundle, found_symbols, stored_dims, stored_symbols
+from glowpy.bundling.read import StoredBundle, found_symbols, stored_dims, stored_symbols
 from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor

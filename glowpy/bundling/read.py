@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from glowpy.backends.cpu.abi import FORMAT
-from glowpy.backends.cpu.bundle.options import BundleOptions
 from glowpy.backends.cpu.options import CpuOptions
+from glowpy.bundling.options import BundleOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, Symbol, symbol
