@@ -22,7 +22,7 @@ from onnx import helper
 from onnx.backend import base
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.session.host.model import open_model
+from glowpy.importer.onnx.host.model import open_model
 from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 

@@ -28,11 +28,11 @@ from glowpy.graph.function import Module
 from glowpy.importer.declared import type_name
 from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.check import unsupported_reason
+from glowpy.importer.onnx.host.types import is_numeric
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.tensor import elem_type_of, kind_of
 from glowpy.session.host.registry import ruled
-from glowpy.session.host.types import is_numeric
 from glowpy.support.errors import GlowError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,8 +13,8 @@ from glowpy.graph.node import Storage
 from glowpy.graph.state import Declared
 from glowpy.importer import Model
 from glowpy.importer.declared import ValueInfo, computed_dims
-from glowpy.session.host.model import HostModel
-from glowpy.session.host.types import HostInfo
+from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import UserError
 from glowpy.support.remedies import remedied, spelled_dims

@@ -27,14 +27,14 @@ from glowpy.engine import backend_class, known_nodes
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
-from glowpy.importer import Model, open_file, reader_of
+from glowpy.importer import Model, open_any, open_file, reader_of
 from glowpy.importer.declared import ValueInfo
 from glowpy.importer.foreign import foreign_file, foreign_folder
+from glowpy.importer.onnx.host.model import HostModel
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
 from glowpy.runtime.executable import Port
-from glowpy.session.host.model import HostModel, open_any
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import at_extents, symbols_of

@@ -13,8 +13,8 @@ from click.core import ParameterSource
 from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.values import parse_values
-from glowpy.importer import OnnxModel
-from glowpy.session.host.model import HostModel, open_any
+from glowpy.importer import OnnxModel, open_any
+from glowpy.importer.onnx.host.model import HostModel
 from glowpy.session.preparation import CompileEvent, parse_ranges
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import print_json, progress

@@ -54,9 +54,9 @@ from glowpy.debugging.compare import (
 from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
 from glowpy.graph.function import Function
 from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.importer.onnx.host.model import HostModel, by_rounds
 from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
-from glowpy.session.host.model import HostModel, by_rounds
 from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbols_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glowpy.importer.declared import ValueInfo
-    from glowpy.importer.formats import Reader, load, open_file, reader_of
+    from glowpy.importer.formats import Reader, load, open_any, open_file, reader_of
     from glowpy.importer.model import Model
     from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
     from glowpy.importer.onnx.contrib.schemas import operator_schemas
@@ -29,6 +29,7 @@ __all__ = [
     "imported_operators",
     "inferred_outputs",
     "load",
+    "open_any",
     "open_file",
     "operator_schemas",
     "read_model",
@@ -47,6 +48,7 @@ _HOMES = {
     "imported_operators": "onnx.registry",
     "inferred_outputs": "onnx.signature",
     "load": "formats",
+    "open_any": "formats",
     "open_file": "formats",
     "operator_schemas": "onnx.contrib.schemas",
     "read_model": "onnx.model",

@@ -26,7 +26,9 @@ from glowpy.core.type import Shape
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
 from glowpy.importer.model import Model
+from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.importer.onnx.model import read_model
+from glowpy.importer.storage import InFile
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.symbolic import Dim
@@ -34,7 +36,7 @@ from glowpy.support.symbolic import Dim
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["GROUP", "Reader", "load", "open_file", "reader_of"]
+__all__ = ["GROUP", "Reader", "load", "open_any", "open_file", "reader_of"]
 
 GROUP = "glowpy.readers"
 """The group of entry points."""
@@ -114,6 +116,13 @@ def open_file(model: str | Path | bytes | ModelProto) -> Model:
     """Reads and checks a model of any format, without shapes. Raises what `load` raises."""
     reader = reader_of(model)
     return read_model(model) if reader is None else reader.read(Path(str(model)))
+
+
+def open_any(
+    model: str | Path | bytes | ModelProto, files: Mapping[Path, InFile] | None = None
+) -> Model | HostModel:
+    """Reads and checks a model of any format, for a session. Raises what `load` raises."""
+    return open_model(model, files=files) if reader_of(model) is None else open_file(model)
 
 
 @within_limits

@@ -16,11 +16,11 @@ from glowpy.importer import (
     read_proto,
 )
 from glowpy.importer.declared import ValueInfo
+from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.model import open_model as read_model
+from glowpy.importer.onnx.host.types import HostInfo
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
-from glowpy.session.host.model import HostModel
-from glowpy.session.host.model import open_model as read_model
-from glowpy.session.host.types import HostInfo
 from glowpy.support.errors import GlowError
 
 __all__ = [

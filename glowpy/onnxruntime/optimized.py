@@ -12,11 +12,11 @@ from glowpy.exporter import Locate, copied_model, save, with_data_apart
 from glowpy.graph.function import Module
 from glowpy.importer import Given, OnnxModel, external_reader
 from glowpy.importer.declared import ValueInfo
+from glowpy.importer.onnx.host.model import HostModel
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.model import open_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
-from glowpy.session.host.model import HostModel
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import check_output_file, write_output_file
 from glowpy.support.remedies import remedied

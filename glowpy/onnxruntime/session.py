@@ -14,6 +14,7 @@ import numpy as np
 from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
 from glowpy.importer import OnnxModel
+from glowpy.importer.onnx.host.model import HostModel
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.config import configured
 from glowpy.onnxruntime.devices import (
@@ -45,7 +46,6 @@ from glowpy.onnxruntime.options import RunOptions, SessionOptions
 from glowpy.onnxruntime.profile import Profiler
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
-from glowpy.session.host.model import HostModel
 from glowpy.session.preparation import parse_ranges
 from glowpy.session.session import InferenceSession as Session
 from glowpy.support.errors import GlowError

@@ -7,9 +7,9 @@ from typing import Any, final
 
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import ValueInfo
+from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.types import HostValue
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types
-from glowpy.session.host.model import HostModel
-from glowpy.session.host.types import HostValue
 from glowpy.session.hosted import Hosted, Opening, RunInParts
 
 __all__ = ["ByRounds"]

@@ -14,17 +14,17 @@ import numpy as np
 
 from glowpy.core.tensor import Array
 from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
+from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
 from glowpy.rounds import Rounds, Wiring
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, listed
-from glowpy.session.host.model import HostModel
 from glowpy.session.host.node import HostNode
 from glowpy.session.host.registry import rule_of
-from glowpy.session.host.split import HostPlan, HostStep, Segment
-from glowpy.session.host.types import HostInfo, HostValue
 from glowpy.session.preparation import Range
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from glowpy.graph.state import StatePairs
     from glowpy.importer import OnnxModel
     from glowpy.importer.needs import RoundsError, ValueNeededError
+    from glowpy.importer.onnx.host.model import HostModel
     from glowpy.importer.onnx.source import Source
-    from glowpy.session.host.model import HostModel
     from glowpy.support.symbolic import Dim
 
 __all__ = ["KeptModel", "asks_for_rounds", "by_rounds", "open_kept"]
@@ -89,7 +89,7 @@ class KeptModel(Model):
     def opened(self) -> OnnxModel:
         """The model itself. Raises LoadError if its file was changed since."""
         from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
-        from glowpy.session.host.model import open_model  # noqa: PLC0415 - the same
+        from glowpy.importer.onnx.host.model import open_model  # noqa: PLC0415 - the same
 
         whole = self._whole[0] if self._whole else open_model(self._model, files=self._files)
         if not isinstance(whole, OnnxModel):
@@ -110,14 +110,14 @@ class KeptModel(Model):
 
 def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel | None:
     """The same model, whose session computes what an error is about itself: see `host.model.by_rounds`."""
-    from glowpy.session.host.model import by_rounds  # noqa: PLC0415 - the reader
+    from glowpy.importer.onnx.host.model import by_rounds  # noqa: PLC0415 - the reader
 
     return by_rounds(model.opened() if isinstance(model, KeptModel) else model, error)
 
 
 def asks_for_rounds(model: Model, error: ValueNeededError) -> bool:
     """Whether an error asks how often a loop of the model runs: see `host.model.asks_for_rounds`."""
-    from glowpy.session.host.model import asks_for_rounds  # noqa: PLC0415 - the reader
+    from glowpy.importer.onnx.host.model import asks_for_rounds  # noqa: PLC0415 - the reader
 
     return asks_for_rounds(model.opened() if isinstance(model, KeptModel) else model, error)
 
@@ -131,8 +131,7 @@ def open_kept(model: str | Path | bytes | ModelProto) -> Model | HostModel:
     kept = None if not isinstance(model, str | os.PathLike | bytes) else _Kept(model)
     if kept is not None and (known := kept.model()) is not None:
         return known
-    from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
-    from glowpy.session.host.model import open_any  # noqa: PLC0415 - the same
+    from glowpy.importer import OnnxModel, open_any  # noqa: PLC0415 - the reader
 
     opened = open_any(model, files=None if kept is None else kept.files)
     if kept is not None and isinstance(opened, OnnxModel):

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from glowpy.graph.state import StatePairs
     from glowpy.importer import OnnxModel
     from glowpy.importer.declared import ValueInfo
-    from glowpy.session.host.model import HostModel
-    from glowpy.session.host.types import HostInfo
+    from glowpy.importer.onnx.host.model import HostModel
+    from glowpy.importer.onnx.host.types import HostInfo
 
 __all__ = ["InferenceSession"]
 

@@ -32,8 +32,8 @@ from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
 from glowpy.importer.needs import ValueNeededError
+from glowpy.importer.onnx.host.model import HostModel, open_model
 from glowpy.passes import RewritePass
-from glowpy.session.host.model import HostModel, open_model
 from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves
 from tests.ops.test_ml import grown

@@ -17,8 +17,8 @@ import glowpy
 import glowpy.onnxruntime
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
-from glowpy.session.host.model import HostModel, open_model
-from glowpy.session.host.split import HostStep, Segment
+from glowpy.importer.onnx.host.model import HostModel, open_model
+from glowpy.importer.onnx.host.split import HostStep, Segment
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
     FLOAT,

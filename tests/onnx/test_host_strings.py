@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import glowpy
-from glowpy.session.host.model import HostModel, open_model
-from glowpy.session.host.split import Segment
+from glowpy.importer.onnx.host.model import HostModel, open_model
+from glowpy.importer.onnx.host.split import Segment
 from glowpy.support.errors import UserError
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, parser
 import glowpy
 import glowpy.onnxruntime as ort
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.model import open_model
 from glowpy.onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
-from glowpy.session.host.model import open_model
 
 BACKENDS = ["interpreter", "cpu"]
 F = np.arange(6, dtype=np.float32).reshape(3, 2)

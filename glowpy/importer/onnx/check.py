@@ -12,10 +12,10 @@ from glowpy.importer.declared import type_name
 from glowpy.importer.onnx.attributes import unsupported_attributes
 from glowpy.importer.onnx.contrib.schemas import UNCHECKED
 from glowpy.importer.onnx.definition import is_defined, schema_of
+from glowpy.importer.onnx.host.operators import is_of_sessions
 from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.reports import located
-from glowpy.importer.onnx.session_operators import is_of_sessions
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.verdicts import (
     different_types,

@@ -10,8 +10,8 @@ import numpy as np
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
+from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.session.host.node import HostNode, number, on_host
-from glowpy.session.host.types import HostValue, dtype_of
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

@@ -21,9 +21,9 @@ from glowpy.importer.onnx.bodies import (
     scan_body,
     scan_directions,
 )
+from glowpy.importer.onnx.host.types import HostValue, dtype_of
 from glowpy.rounds import ENDLESS, Rounds
 from glowpy.session.host.node import Body, HostNode, on_host
-from glowpy.session.host.types import HostValue, dtype_of
 from glowpy.support.errors import (
     FrozenError,
     NoRoomError,

@@ -15,10 +15,10 @@ from onnx import AttributeProto
 
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.attributes import NodeAttributes
+from glowpy.importer.onnx.host.types import HostValue
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.string_tensors import decoded
 from glowpy.rounds import Rounds
-from glowpy.session.host.types import HostValue
 from glowpy.support.errors import UserError
 
 __all__ = ["RULES", "Body", "HostNode", "Rule", "number", "on_host"]

@@ -19,10 +19,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from glowpy.importer.onnx.definition import schema_of
-from glowpy.importer.onnx.order import in_order, place_of
-from glowpy.importer.onnx.source import Source, domain_of
-from glowpy.importer.onnx.string_tensors import Stored, decoded
-from glowpy.session.host.graph import (
+from glowpy.importer.onnx.host.graph import (
     body_inputs,
     constant_of,
     free_names,
@@ -32,8 +29,8 @@ from glowpy.session.host.graph import (
     stored_type,
     takes_strings,
 )
-from glowpy.session.host.rewrites import LOOKUP_OPSET, ML, rewritten
-from glowpy.session.host.types import (
+from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
+from glowpy.importer.onnx.host.types import (
     HostValue,
     holds_strings,
     is_numeric,
@@ -41,6 +38,9 @@ from glowpy.session.host.types import (
     node_types,
     spelled,
 )
+from glowpy.importer.onnx.order import in_order, place_of
+from glowpy.importer.onnx.source import Source, domain_of
+from glowpy.importer.onnx.string_tensors import Stored, decoded
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 

@@ -10,32 +10,31 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, defs
 
-from glowpy.importer import Model, open_file, reader_of
-from glowpy.importer.model import HostedModel
+from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
-from glowpy.importer.onnx.model import OnnxModel
-from glowpy.importer.onnx.order import place_of
-from glowpy.importer.onnx.reports import located, raise_all
-from glowpy.importer.onnx.source import Source, domain_of, read_source
-from glowpy.importer.storage import InFile
-from glowpy.session.host.graph import graphs_of, initializers
-from glowpy.session.host.registry import rule_of
-from glowpy.session.host.split import HostPlan, HostStep, Segment, split
-from glowpy.session.host.types import (
+from glowpy.importer.onnx.host.graph import graphs_of, initializers
+from glowpy.importer.onnx.host.operators import is_computed
+from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment, split
+from glowpy.importer.onnx.host.types import (
     HostInfo,
     check_operands,
     dtype_of,
     element_types,
     is_numeric,
 )
+from glowpy.importer.onnx.model import OnnxModel
+from glowpy.importer.onnx.order import place_of
+from glowpy.importer.onnx.reports import located, raise_all
+from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.storage import InFile
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["HostModel", "asks_for_rounds", "by_rounds", "open_any", "open_model"]
+__all__ = ["HostModel", "asks_for_rounds", "by_rounds", "open_model"]
 
 
 @within_limits
@@ -59,13 +58,6 @@ def open_model(
         loaded = hosted if hosted.plan.host_steps or hosted.has_host_ports else loaded
     loaded.check()
     return loaded
-
-
-def open_any(
-    model: str | Path | bytes | onnx.ModelProto, files: Mapping[Path, InFile] | None = None
-) -> Model | HostModel:
-    """Reads and checks a model of any format, for a session. Raises what `glowpy.load` raises."""
-    return open_model(model, files=files) if reader_of(model) is None else open_file(model)
 
 
 def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel | None:
@@ -228,7 +220,7 @@ class HostModel(HostedModel):
 
     def _problems(self, step: HostStep, plan: HostPlan) -> Iterator[UserError]:
         node, loc = step.node, self.loc(step)
-        if rule_of(domain_of(node.domain), node.op_type, step.opset) is None:
+        if not is_computed(domain_of(node.domain), node.op_type, step.opset):
             yield UnsupportedError(
                 f"{node.op_type} (opset {step.opset}) of strings, sequences, optionals or maps is not supported",
                 loc=loc,

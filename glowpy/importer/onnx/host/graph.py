@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
 
+from glowpy.importer.onnx.host.types import is_strings
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.string_tensors import Stored, decoded
-from glowpy.session.host.types import is_strings
 
 __all__ = [
     "body_inputs",
