@@ -26,12 +26,12 @@ from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, unsupported
 from glowpy.graph.function import Module
 from glowpy.importer.declared import type_name
+from glowpy.importer.elements import elem_type_of, kind_of
 from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.check import unsupported_reason
 from glowpy.importer.onnx.host.types import is_numeric
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.onnx.registry import handler_of, registered
-from glowpy.importer.onnx.tensor import elem_type_of, kind_of
 from glowpy.session.host.registry import ruled
 from glowpy.support.errors import GlowError
 

@@ -14,8 +14,8 @@ from glowpy.cli.run_report import HALVES, Run
 from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.debugging.observers import Observers
+from glowpy.importer.elements import elem_type_of
 from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.importer.shape_text import parse_shapes
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import progress

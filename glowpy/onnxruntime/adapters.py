@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.tensor import kind_of
+from glowpy.importer.elements import kind_of
 from glowpy.onnxruntime.values import OrtValue
 from glowpy.support.errors import UnsupportedError
 

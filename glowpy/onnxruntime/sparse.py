@@ -11,7 +11,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import type_name
-from glowpy.importer.onnx.tensor import elem_type_of
+from glowpy.importer.elements import STRING, elem_type_of
 from glowpy.onnxruntime.devices import OrtDevice
 
 __all__ = [
@@ -21,9 +21,6 @@ __all__ = [
     "SparseCsrView",
     "SparseTensor",
 ]
-
-_STRING = 8
-"""The number of strings among ONNX's element types."""
 
 
 class OrtSparseFormat(IntEnum):
@@ -207,7 +204,7 @@ class SparseTensor:
 
     def element_type(self) -> int:
         """The element type, as a number of ONNX's `TensorProto.DataType`."""
-        return _STRING if self._is_text() else elem_type_of(ElemKind.of(self._values.dtype))
+        return STRING if self._is_text() else elem_type_of(ElemKind.of(self._values.dtype))
 
     def data_type(self) -> str:
         """The type as ONNX spells it, such as `sparse_tensor(float)`."""

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import type_name
-from glowpy.importer.onnx.tensor import elem_type_of, kind_of
+from glowpy.importer.elements import STRING, elem_type_of, kind_of
 from glowpy.onnxruntime.devices import OrtDevice, check_device
 from glowpy.onnxruntime.sparse import SparseTensor
 from glowpy.support.errors import UnsupportedError
@@ -21,14 +21,10 @@ from glowpy.support.errors import UnsupportedError
 __all__ = ["OrtValue", "OrtValueVector", "array_at", "copy_tensors", "kind_named"]
 
 
-_STRING = 8
-"""The number of strings among ONNX's element types."""
-
-
 def kind_named(element_type: object) -> ElemKind:
     """The kind of a numpy dtype or of a number of ONNX's `TensorProto.DataType`. Raises RuntimeError for others."""
     try:
-        if isinstance(element_type, int) and element_type != _STRING:
+        if isinstance(element_type, int) and element_type != STRING:
             return kind_of(element_type)
         text = isinstance(element_type, int) or np.dtype(element_type).kind in "OSU"  # type: ignore[call-overload]
         if text:
@@ -194,7 +190,7 @@ class OrtValue:
         """The element type, as a number of ONNX's `TensorProto.DataType`."""
         if self._sparse is not None:
             return self._sparse.element_type()
-        return _STRING if self._is_text() else elem_type_of(ElemKind.of(self._array.dtype))
+        return STRING if self._is_text() else elem_type_of(ElemKind.of(self._array.dtype))
 
     def data_ptr(self) -> int:
         """The address of the first element."""

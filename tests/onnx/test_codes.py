@@ -16,7 +16,7 @@ import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, converted
 from glowpy.engine import BACKENDS
-from glowpy.importer.onnx.tensor import elem_type_of
+from glowpy.importer.elements import elem_type_of
 from tests.libjit.code_cases import FORMATS, Format, floats_to_encode
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.test_narrow import stored_forms

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 import glowpy
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.tensor import kind_of
+from glowpy.importer.elements import kind_of
 from tests.onnx.comparison import value_of
 from tools import operators
 

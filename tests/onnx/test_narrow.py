@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glowpy
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.narrow import NARROW, unpacked
+from glowpy.importer.elements import NARROW
+from glowpy.importer.onnx.narrow import unpacked
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.contrib_cases import Case, f32
 

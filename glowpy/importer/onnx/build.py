@@ -25,6 +25,7 @@ from glowpy.graph.nodes_gen import DequantizeBlocksNode, DequantizeNode
 from glowpy.graph.verifier import verify_module, verify_nodes
 from glowpy.importer.added_outputs import count_output
 from glowpy.importer.declared import Narrow, ValueInfo
+from glowpy.importer.elements import NARROW
 from glowpy.importer.kit.found import Found
 from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.targets import Targets
@@ -40,7 +41,7 @@ from glowpy.importer.onnx.definition import definition_of, schema_of
 from glowpy.importer.onnx.extents import computed_extents
 from glowpy.importer.onnx.indices import save_checks
 from glowpy.importer.onnx.known_operands import settled_results
-from glowpy.importer.onnx.narrow import NARROW, narrow_results
+from glowpy.importer.onnx.narrow import narrow_results
 from glowpy.importer.onnx.node import (
     Item,
     OnnxNode,

@@ -8,11 +8,11 @@ import numpy as np
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Tensor
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.moves import concat, reshape, slice_axis
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.node import OnnxNode, TensorSequence, from_onnx
 from glowpy.importer.onnx.source import MAX_NODES
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []

@@ -15,12 +15,12 @@ from onnx import defs, helper
 
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.importer.elements import elem_type_of
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.contrib.schemas import contrib_schema
 from glowpy.importer.onnx.node import TensorSequence
 from glowpy.importer.onnx.order import names_read
 from glowpy.importer.onnx.source import domain_of
-from glowpy.importer.onnx.tensor import elem_type_of
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.symbolic import Expr, UndecidedError
 

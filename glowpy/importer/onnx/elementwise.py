@@ -13,13 +13,12 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import Node, NodeValue
 from glowpy.importer.declared import Narrow
+from glowpy.importer.elements import NARROW, kind_of
 from glowpy.importer.kit.moves import convert, filled, full, reshape
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.codes import to_codes
-from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.node import OnnxNode, from_onnx
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
 from glowpy.support.errors import UserError
 

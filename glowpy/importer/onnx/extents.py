@@ -14,6 +14,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.extents import (
     EXACT,
     Real,
@@ -32,7 +33,6 @@ from glowpy.importer.kit.extents import (
 )
 from glowpy.importer.kit.values import Ratio, SymbolicTensor
 from glowpy.importer.onnx.node import OnnxNode
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.symbolic import (
     Dim,
     Expr,

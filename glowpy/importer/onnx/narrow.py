@@ -8,39 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 import onnx
-from onnx import TensorProto, defs
+from onnx import defs
 
-from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import Narrow
+from glowpy.importer.elements import NARROW
 
-__all__ = ["NARROW", "PACKED", "narrow_results", "unpacked"]
-
-
-NARROW: dict[int, Narrow] = {
-    number: Narrow(name.lower(), bits, kind, np.dtype(getattr(ml_dtypes, name.lower())))
-    for name, bits, kind in (
-        ("INT4", 4, ElemKind.I8),
-        ("UINT4", 4, ElemKind.U8),
-        ("INT2", 2, ElemKind.I8),
-        ("UINT2", 2, ElemKind.U8),
-    )
-    if (number := dict(TensorProto.DataType.items()).get(name)) is not None
-}
-"""By the number of the element type, as far as the onnx package has it."""
-
-PACKED: dict[int, int] = {
-    **{number: narrow.bits for number, narrow in NARROW.items()},
-    **{
-        number: int(name.removeprefix("FLOAT")[0])
-        for name, number in TensorProto.DataType.items()
-        if name.startswith(("FLOAT4", "FLOAT6"))
-    },
-}
-"""How many bits an element has in files, of types with several elements in a byte."""
+__all__ = ["narrow_results", "unpacked"]
 
 
 def unpacked(bytes: Array, bits: int, *, signed: bool = False) -> Array:

@@ -11,11 +11,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import broadcasts_to, is_same_shape, normalize_axis
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node, NodeValue
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.moves import channels_first, channels_last, convert, reshape
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.node import OnnxNode, from_onnx
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
 

@@ -19,6 +19,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import NodeValue
 from glowpy.importer.declared import Narrow
+from glowpy.importer.elements import NARROW, kind_of
 from glowpy.importer.kit.moves import (
     broadcast,
     channels_first,
@@ -30,10 +31,8 @@ from glowpy.importer.kit.moves import (
 )
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.codes import to_codes
-from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.node import OnnxNode, from_onnx
 from glowpy.importer.onnx.standard import standard
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import ceil_div
 

@@ -14,11 +14,11 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.moves import convert, filled, reshape, slice_axis
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
 

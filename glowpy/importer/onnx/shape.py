@@ -14,6 +14,7 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.parts import is_inside
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.computed import computed_slices
 from glowpy.importer.kit.extents import slice_bounds
 from glowpy.importer.kit.moves import (
@@ -31,7 +32,6 @@ from glowpy.importer.kit.numbers import Number, Numbers, counted
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.onnx.node import OnnxNode, Result, from_onnx
 from glowpy.importer.onnx.ranges import imported_range
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import (
     Dim,

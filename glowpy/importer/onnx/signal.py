@@ -10,11 +10,11 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape, normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.graph.node import NodeValue
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit.moves import convert, reshape, slice_axis, transpose
 from glowpy.importer.kit.numbers import Numbers, counted
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.node import OnnxNode, from_onnx
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, least, static
 

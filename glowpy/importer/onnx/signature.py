@@ -12,11 +12,10 @@ from onnx import defs, helper, shape_inference
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.state import Declared
 from glowpy.importer.declared import DeclaredDim, ValueInfo, type_name
+from glowpy.importer.elements import NARROW, elem_type_of, kind_of
 from glowpy.importer.onnx.definition import schema_of
-from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.source import domain_of
-from glowpy.importer.onnx.tensor import elem_type_of, kind_of
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [

@@ -15,48 +15,21 @@ from onnx import TensorProto, external_data_helper, numpy_helper
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array, Tensor, stored_key
 from glowpy.core.type import Type
-from glowpy.importer.declared import TYPE_NAMES, code_name
-from glowpy.importer.onnx.narrow import NARROW, PACKED, unpacked
+from glowpy.importer.elements import PACKED, kind_of
+from glowpy.importer.onnx.narrow import unpacked
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.storage import InFile, InMemory, Storage
-from glowpy.support.errors import LoadError, UnsupportedError, UserError
+from glowpy.support.errors import LoadError, UserError
 from glowpy.support.symbolic import ceil_div
 
 __all__ = [
     "decode",
     "decode_all",
     "decode_sparse",
-    "elem_type_of",
-    "kind_of",
     "number_in",
     "open_external",
 ]
 
-
-_KINDS: dict[int, ElemKind] = {
-    TensorProto.FLOAT16: ElemKind.F16,
-    TensorProto.BFLOAT16: ElemKind.BF16,
-    TensorProto.FLOAT: ElemKind.F32,
-    TensorProto.DOUBLE: ElemKind.F64,
-    TensorProto.INT8: ElemKind.I8,
-    TensorProto.INT16: ElemKind.I16,
-    TensorProto.INT32: ElemKind.I32,
-    TensorProto.INT64: ElemKind.I64,
-    TensorProto.UINT8: ElemKind.U8,
-    TensorProto.UINT16: ElemKind.U16,
-    TensorProto.UINT32: ElemKind.U32,
-    TensorProto.UINT64: ElemKind.U64,
-    TensorProto.BOOL: ElemKind.BOOL,
-    **{elem_type: narrow.kind for elem_type, narrow in NARROW.items()},
-    **{
-        elem_type: kind
-        for kind in ElemKind
-        if kind.is_code
-        and (elem_type := dict(TensorProto.DataType.items()).get(code_name(kind).upper()))
-        is not None
-    },
-}
-"""Element kinds by the element types that the onnx package has."""
 
 _FIELDS: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
@@ -72,28 +45,6 @@ _MAX_DENSE = 1 << 30
 
 _SAMPLE = 512
 """Only a large tensor that begins with so many equal bytes is looked at, whether all its elements are the same."""
-
-
-def kind_of(elem_type: int) -> ElemKind:
-    """The element kind of an ONNX element type.
-
-    Raises UnsupportedError for strings, complex numbers and the like.
-    """
-    kind = _KINDS.get(elem_type)
-    if kind is None:
-        names = {value: name for name, value in TensorProto.DataType.items()}
-        raise UnsupportedError(
-            f"element type {names.get(elem_type, elem_type)} is not supported",
-            note=f"supported are {', '.join([*TYPE_NAMES.values(), *(n.name for n in NARROW.values())])}",
-        )
-    return kind
-
-
-def elem_type_of(kind: ElemKind) -> int:
-    """The ONNX element type of a kind."""
-    return next(
-        elem_type for elem_type, kind_of_elements in _KINDS.items() if kind_of_elements is kind
-    )
 
 
 def decode(proto: TensorProto, stores: Stores) -> Tensor:

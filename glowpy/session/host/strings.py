@@ -11,8 +11,8 @@ from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
+from glowpy.importer.elements import kind_of
 from glowpy.importer.onnx.contrib.schemas import CONTRIB
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.session.host.node import HostNode, on_host
 from glowpy.support.errors import UnsupportedError, UserError
 

@@ -14,12 +14,13 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
 from glowpy.importer.declared import ValueInfo, bind, type_name
+from glowpy.importer.elements import kind_of
 from glowpy.importer.kit import moves
 from glowpy.importer.onnx.node import OnnxNode, OnnxScope, Result, from_onnx
 from glowpy.importer.onnx.order import in_order
 from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.importer.onnx.stored import Stores
-from glowpy.importer.onnx.tensor import decode_sparse, kind_of
+from glowpy.importer.onnx.tensor import decode_sparse
 from glowpy.support.errors import InternalError
 from glowpy.support.loc import Loc
 

@@ -16,12 +16,11 @@ from onnx import TensorProto, checker, defs, helper, shape_inference
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import DeclaredDim, spelled_shape
+from glowpy.importer.elements import NARROW, kind_of
 from glowpy.importer.onnx.definition import schema_of
-from glowpy.importer.onnx.narrow import NARROW
 from glowpy.importer.onnx.signature import declared_names, declared_shape
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.string_tensors import strings
-from glowpy.importer.onnx.tensor import kind_of
 from glowpy.importer.onnx.verdicts import wrong_type
 from glowpy.support.errors import UnsupportedError, UserError
 
