@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 from glowpy.support.errors import UserError
 
 if TYPE_CHECKING:
-    from glowpy.core.state import StatePort
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type
     from glowpy.graph.node import Node
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from glowpy.ir.plan import MemoryPlan
     from glowpy.passes import GraphPass, IRPass
     from glowpy.runtime.compiled import CompiledFunction
-    from glowpy.runtime.executable import Port
+    from glowpy.runtime.ports import Ports
     from glowpy.support.text import Attr
 
 __all__ = [
@@ -89,17 +88,15 @@ class CompileOptions:
 class Program:
     """Everything a backend needs: the IR, where its memory lies, what its constants hold, what goes in and out.
 
-    `state` are its variables, which lie in the mutable area as inputs and outputs do, but outlive a run. `callees` are
-    the functions that it calls, each after those that it calls itself; their constants are those of this program.
+    Variables lie in the mutable area as inputs and outputs do, but outlive a run. `callees` are the functions that it
+    calls, each after those that it calls itself; their constants are those of this program, and they have no ports.
     `declined` says of instructions, by their names, why passes of the backend have not made something else of them.
     """
 
     ir: IRFunction
     plan: MemoryPlan
     constants: Mapping[str, Tensor]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    state: tuple[StatePort, ...] = ()
+    ports: Ports
     callees: tuple[Program, ...] = ()
     declined: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 

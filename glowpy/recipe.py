@@ -44,7 +44,7 @@ from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import Pass, PassContext, Pipeline
 from glowpy.pipeline_file import Recipe, parse_recipe
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.schedule import schedule
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock
@@ -462,24 +462,23 @@ def build_program(
             ),
             [ref.value.type for inst, _ in refused for ref in inst.operands],
         )
-    ports = _ports(f, {*inputs, *f.inputs})
-    state = state_ports(f)
+    ports = Ports(_ports(f, {*inputs, *f.inputs}), _ports(f, f.outputs), state_ports(f))
+    taken: list[Port | StatePort] = [*ports.inputs, *ports.state]
     types = [value.type for g in (*ir.callees.values(), ir) for value in g.values]
-    check_bounds([*types, *(port.type for port in ports), *(port.type for port in state)])
-    shapes = {port.name: port.type.shape for port in ports}
+    check_bounds([*types, *(port.type for port in taken)])
+    shapes = {port.name: port.type.shape for port in taken}
     found = ir.found
     given = {name: extent for name, extent in ir.symbols.items() if name not in found}
-    check_known(given, shapes | {port.name: port.type.shape for port in state})
+    check_known(given, shapes)
     with ctx.timed("memory"):
         plans = plan_all(ir)
     constants = {c.name: c.tensor for c in f.module.constants if c.name in ir.weights}
     callees = tuple(
-        Program(g, plans[g.name], constants, (), (), declined=_declined(g, backend, ctx))
+        Program(g, plans[g.name], constants, Ports(), declined=_declined(g, backend, ctx))
         for g in ir.callees.values()
     )
     declined = _declined(ir, backend, ctx)
-    outputs = _ports(f, f.outputs)
-    return Program(ir, plans[ir.name], constants, ports, outputs, state, callees, declined)
+    return Program(ir, plans[ir.name], constants, ports, callees, declined)
 
 
 def _declined(ir: IRFunction, backend: Backend, ctx: PassContext) -> dict[str, dict[str, str]]:

@@ -466,9 +466,7 @@ class SanitizedFunction(CompiledFunction):
     def __init__(
         self, function: CompiledFunction, watched: WatchedFunction, runs: NumberedRuns
     ) -> None:
-        super().__init__(
-            function.input_ports, function.output_ports, function.arena_size, function.state_ports
-        )
+        super().__init__(function.ports, function.arena_size)
         self._watched = watched
         self._runs = runs
         self._given = {port.placeholder for port in self.input_ports}

@@ -19,7 +19,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_inst
 from glowpy.ir.value import Value
 from glowpy.recipe import plan_all, refusals
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.errors import Diagnostic, UnsupportedError, UserError
 
 __all__ = ["program_of_text"]
@@ -48,9 +48,9 @@ def program_of_text(ir: IRFunction, constants: Mapping[str, Array], backend: Bac
     check_bounds(value.type for function in (*ir.callees.values(), ir) for value in function.values)
     check_known({n: extent for n, extent in ir.symbols.items() if n not in ir.found}, shapes)
     callees = tuple(
-        Program(callee, plans[callee.name], tensors, (), ()) for callee in ir.callees.values()
+        Program(callee, plans[callee.name], tensors, Ports()) for callee in ir.callees.values()
     )
-    return Program(ir, plans[ir.name], tensors, inputs, outputs, callees=callees)
+    return Program(ir, plans[ir.name], tensors, Ports(inputs, outputs), callees)
 
 
 def _ports(ir: IRFunction) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

@@ -27,7 +27,7 @@ from glowpy.core.type import parse_type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.recipe import plan_all
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem
@@ -253,9 +253,9 @@ def stored_programs(
             for ports in (inputs, outputs)
         )
         plans = plan_all(ir)
-        callees = (Program(g, plans[g.name], tensors, (), ()) for g in ir.callees.values())
+        callees = (Program(g, plans[g.name], tensors, Ports()) for g in ir.callees.values())
         programs[network["name"]] = Program(
-            ir, plans[ir.name], tensors, inputs, outputs, state, tuple(callees)
+            ir, plans[ir.name], tensors, Ports(inputs, outputs, state), tuple(callees)
         )
     return programs
 

@@ -22,8 +22,8 @@ from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, Slot, aligned
-from glowpy.runtime.executable import Port
 from glowpy.runtime.host_memory import aligned_array
+from glowpy.runtime.ports import Port
 from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames
 
@@ -150,7 +150,7 @@ def lay_out(
         places = [place(s.name, program.constants[s.name]) for s in program.plan.constant.slots]
         initial = {
             port.placeholder: place(port.placeholder, port.contents).start
-            for port in program.state
+            for port in program.ports.state
             if port.initial is not None
         }
         plan = replace(program.plan, constant=Area(end, tuple(places)))
@@ -197,7 +197,7 @@ def _with_shared_variables(
         members.setdefault(modules.get(entry, entry), []).append(entry)
     placed = dict(programs)
     for entries in members.values():
-        rooms = {p.placeholder: p.memory.room for e in entries for p in programs[e].state}
+        rooms = {p.placeholder: p.memory.room for e in entries for p in programs[e].ports.state}
         if len(entries) == 1 or not rooms:
             continue
         places, end = _stacked(rooms, 0)
@@ -228,13 +228,12 @@ def _symbols(
     Ports differ in more than capitals, for the header's macros are all in capitals; `macros` has what those of the
     bundle begin with, and gets those of the ports.
     """
-    outputs = {port.placeholder for port in program.outputs}
-    inputs = {port.placeholder for port in program.inputs}
-    variables = {port.placeholder: port for port in program.state}
-    ports: dict[str, Port] = {
-        port.placeholder: port for port in (*program.inputs, *program.outputs)
-    }
-    ports |= {p.placeholder: Port(p.name, p.placeholder, p.memory) for p in program.state}
+    given = program.ports
+    outputs = {port.placeholder for port in given.outputs}
+    inputs = {port.placeholder for port in given.inputs}
+    variables = {port.placeholder: port for port in given.state}
+    ports: dict[str, Port] = {port.placeholder: port for port in (*given.inputs, *given.outputs)}
+    ports |= {p.placeholder: Port(p.name, p.placeholder, p.memory) for p in given.state}
     symbols = []
     names = UniqueNames()
     for placeholder, port in ports.items():

@@ -29,10 +29,10 @@ from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
-from glowpy.runtime.executable import Port
 from glowpy.runtime.host_call import HostCall
 from glowpy.runtime.host_memory import aligned_array, part_of
 from glowpy.runtime.instance import Instance
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits
@@ -114,10 +114,12 @@ class LoadedNetwork(HostCall):
         self._variables = [place for place in places if place.role == "variable"]
         self._start = aligned(manifest.activations)
         super().__init__(
-            [place.port for place in self._inputs],
-            [place.port for place in self._outputs],
+            Ports(
+                tuple(place.port for place in self._inputs),
+                tuple(place.port for place in self._outputs),
+                tuple(port for place in self._variables for port in place.begun(constants)),
+            ),
             self._start + manifest.mutable,
-            [port for place in self._variables for port in place.begun(constants)],
         )
         self._entry: _Entry = _function(library, name, 4 if self._symbols else 3)
         self._extents_array = ctypes.c_size_t * len(self._symbols)

@@ -28,7 +28,7 @@ from glowpy.graph.printer import print_module
 from glowpy.passes import PassContext
 from glowpy.quantization.integer_ports import integer_ports
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
@@ -216,7 +216,7 @@ def _golden(f: Function, program: Program, count: int) -> list[Golden]:
             name: _golden_extent(symbol, seed, generator)
             for name, symbol in reference.symbols.items()
         }
-        inputs = random_inputs((*program.inputs, *memories(program)), seed, extents)
+        inputs = random_inputs((*program.ports.inputs, *memories(program)), seed, extents)
         outputs = run_in(inputs, reference, extents)
         runs.append(Golden(inputs, outputs, extents))
     return runs
@@ -224,7 +224,7 @@ def _golden(f: Function, program: Program, count: int) -> list[Golden]:
 
 def memories(program: Program) -> tuple[Port, ...]:
     """The memory of variables, which goes in and comes out where a run is looked at by itself."""
-    return tuple(Port(port.name, port.placeholder, port.memory) for port in program.state)
+    return tuple(Port(port.name, port.placeholder, port.memory) for port in program.ports.state)
 
 
 def run_in(

@@ -119,7 +119,7 @@ class SanitizedNetwork(HostCall):
         runs: NumberedRuns,
         ports: Mapping[str, tuple[str, int]],
     ) -> None:
-        super().__init__(network.input_ports, network.output_ports, 0, network.state_ports)
+        super().__init__(network.ports, 0)
         self._bundle = bundle
         self._network = network
         self._runs = runs

@@ -25,7 +25,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_class, backend_of, known_instructions
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
 

@@ -101,7 +101,7 @@ def demo(network: str, backend: str, folder: Path | None, as_json: bool) -> None
     stages = compilation(module, backend)
     _compile(stages, clock)
     rng = np.random.default_rng(_SEED)
-    inputs = {port.name: random_array(port.type, rng) for port in stages.program.inputs}
+    inputs = {port.name: random_array(port.type, rng) for port in stages.program.ports.inputs}
     outputs, checks = _run(stages, model, inputs, clock)
     for stage in (Stage.GRAPH, Stage.LOWERED, Stage.IR, Stage.MEMORY):
         write_text(target / f"{stage}.glow", stages.text(stage))

@@ -34,7 +34,7 @@ from glowpy.importer.onnx.host.model import HostModel
 from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import at_extents, symbols_of

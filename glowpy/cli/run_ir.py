@@ -47,7 +47,7 @@ def run_ir(
     start, backend = time.perf_counter(), plan.backend
     ir = parse_irfunction(read_text(path), path, extra=known_instructions(type(backend)))
     program = program_of_text(ir, read_named_constants(constants) if constants else {}, backend)
-    feeds = read_inputs(inputs, program.inputs, plan.seed, model=path)
+    feeds = read_inputs(inputs, program.ports.inputs, plan.seed, model=path)
     with progress(f"compiling {path}") as begun:
         function = backend.compile(program, plan.options)
     function.observer = Observers(plan.observers)

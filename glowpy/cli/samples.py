@@ -14,7 +14,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.quantization.profiling import Inputs, number_of, samples_of
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 

@@ -25,7 +25,7 @@ class CopyingFunction(CompiledFunction, Generic[Buffer]):
     """
 
     def __init__(self, executable: Executable[Buffer]) -> None:
-        super().__init__(executable.input_ports, executable.output_ports, 0, executable.state_ports)
+        super().__init__(executable.ports, 0)
         self._executable = executable
         self._areas: list[Buffer] = []  # arenas there; append and pop are atomic
         variables = {port.placeholder for port in self.state_ports}

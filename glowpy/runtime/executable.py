@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Generic
 
 from glowpy.core.extents import Extents, symbols_of_types
-from glowpy.core.state import State, StatePort
+from glowpy.core.state import State
 from glowpy.core.type import Type
 from glowpy.runtime.memory import Buffer, Memory
+from glowpy.runtime.ports import Ports
 from glowpy.support.errors import UserError
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Symbol
 
-__all__ = ["Executable", "Port"]
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output: `name` in the user's model, `placeholder` in dumps, and its type."""
-
-    name: str
-    placeholder: str
-    type: Type
+__all__ = ["Executable"]
 
 
 class Executable(ProcessBound, ABC, Generic[Buffer]):
@@ -32,6 +23,7 @@ class Executable(ProcessBound, ABC, Generic[Buffer]):
 
     Attributes:
         memory: Where everything lies that a run reads and writes.
+        ports: Inputs, outputs and variables.
         input_ports: The ports of inputs.
         output_ports: The ports of outputs.
         open_ports: Those of them whose shapes depend on extents that the network finds.
@@ -42,15 +34,14 @@ class Executable(ProcessBound, ABC, Generic[Buffer]):
     def __init__(
         self,
         memory: Memory[Buffer],
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
+        ports: Ports,
         arena_size: int,
-        state: Sequence[StatePort] = (),
     ) -> None:
         self.memory = memory
-        self.input_ports = tuple(inputs)
-        self.output_ports = tuple(outputs)
-        self.state_ports = tuple(state)
+        self.ports = ports
+        self.input_ports = ports.inputs
+        self.output_ports = ports.outputs
+        self.state_ports = ports.state
         self.arena_size = arena_size
         known = self.symbols
         self.open_ports = [

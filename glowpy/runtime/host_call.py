@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from glowpy.core.extents import Extents, PlainShapes, extents_of, largest_at, shape_at
-from glowpy.core.state import Known, State, StatePort
+from glowpy.core.state import Known, State
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.runtime.arrays import check_array, input_misfit, misfit, store_outputs
-from glowpy.runtime.executable import Executable, Port
+from glowpy.runtime.executable import Executable
 from glowpy.runtime.host_memory import HOST, new_array, part_of
 from glowpy.runtime.instance import Instance
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.errors import UserError
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 
@@ -43,14 +44,8 @@ class HostCall(Executable[Array]):
     variables a call is given their `state`, which belongs to the caller.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
-        arena_size: int,
-        state: Sequence[StatePort] = (),
-    ) -> None:
-        super().__init__(HOST, inputs, outputs, arena_size, state)
+    def __init__(self, ports: Ports, arena_size: int) -> None:
+        super().__init__(HOST, ports, arena_size)
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
         self._is_open = bool(self.symbols or self.open_ports)
         self._plain = PlainShapes(port.type.shape for port in self.input_ports)

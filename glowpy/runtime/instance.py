@@ -16,8 +16,8 @@ from glowpy.support.errors import UserError
 from glowpy.support.process_bound import ProcessBound
 
 if TYPE_CHECKING:
-    from glowpy.runtime.executable import Port
     from glowpy.runtime.host_call import HostCall
+    from glowpy.runtime.ports import Port
 
 __all__ = ["Instance"]
 

@@ -46,7 +46,7 @@ def test_compiled_functions(backend: str) -> None:
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_programs_and_dumps(backend: str) -> None:
     stages = compilation(glowpy.load(MODEL), backend)
-    assert [port.name for port in stages.program.inputs] == INPUTS
+    assert [port.name for port in stages.program.ports.inputs] == INPUTS
     for name in INPUTS:
         assert f"%{name} = weight" in stages.text(Stage.IR)
         assert f"%{name} : " in stages.text(Stage.MEMORY)

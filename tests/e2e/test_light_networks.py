@@ -45,7 +45,7 @@ def check_network(name: str, folder: Path) -> None:
     program = stages.program
     check(program.ir, program.plan)
     assert program.plan.lower_bound <= program.plan.peak <= 1.1 * program.plan.lower_bound
-    (port,) = program.inputs
+    (port,) = program.ports.inputs
     shape = port.type.extents
     inputs = {port.name: np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
     (got,) = stages.compiled(inputs).values()

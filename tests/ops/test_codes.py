@@ -21,7 +21,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.verifier import verify_module
 from glowpy.ops import numeric
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import UserError
 from tests.libjit.code_cases import FORMATS, floats_to_encode
 from tests.ops.harness import Case, Row, check_row, on_every_backend

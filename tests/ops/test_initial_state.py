@@ -143,10 +143,10 @@ def test_images_keep_them() -> None:
     assert isinstance(compiled, JitFunction)
     image = Image.parse(compiled.image.payload())
     assert image == compiled.image
-    for port, other in zip(image.state, compiled.state_ports, strict=True):
+    for port, other in zip(image.ports.state, compiled.state_ports, strict=True):
         assert port.contents.equals(other.contents)
     assert [
-        type(port.initial).__name__ for port in image.state if port.name in ("low", "zero")
+        type(port.initial).__name__ for port in image.ports.state if port.name in ("low", "zero")
     ] == [
         "NoneType",
         "Uniform",

@@ -186,7 +186,7 @@ def test_the_collector_is_paused_while_stages_are_computed(enabled: bool) -> Non
     before = gc.isenabled()
     try:
         gc.enable() if enabled else gc.disable()
-        assert compilation(module, "interpreter", ctx=ctx).program.inputs
+        assert compilation(module, "interpreter", ctx=ctx).program.ports.inputs
         assert gc.isenabled() == enabled
     finally:
         gc.enable() if before else gc.disable()

@@ -33,6 +33,7 @@ from glowpy.ir.insts_gen import AddInst, CopyInst
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability
 from glowpy.memory import plan
+from glowpy.runtime.ports import Ports
 from glowpy.sanitizer import Area, NumberedRuns, Watch, sanitized
 from glowpy.support.errors import AccessError, InternalError, UserError, VerifyError
 from glowpy.support.symbolic import symbol
@@ -138,7 +139,7 @@ class Small:
         f.create_copy(b, a)
         f.create_add(c, b, b)
         f.create_dealloc(b)
-        program = Program(f, plan(f), {}, (), ())
+        program = Program(f, plan(f), {}, Ports())
         self.runs = NumberedRuns(program)
         self.arena, self.a, self.c = Area("the arena", 64), Area("%a", 16), Area("%c", 16)
         self.a.known[:] = True

@@ -330,9 +330,7 @@ def _image(program: Program, code: Code, weights: Sequence[Weights], block: byte
     """All of a program that has been compiled, but its large constants."""
     return Image(
         entry_name(program),
-        program.inputs,
-        program.outputs,
-        program.state,
+        program.ports,
         program.plan.peak,
         tuple(program.ir.symbols.values()),
         tuple(slot.name for slot in program.plan.mutable.slots),

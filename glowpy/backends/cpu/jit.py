@@ -98,7 +98,7 @@ class JitFunction(CompiledFunction):
         """`load_rounds` gives the code that runs rounds of loops."""
         probes = probes or Probes()
         instrumented, timed, clock = probes.instrumented, probes.timed, probes.clock
-        super().__init__(image.inputs, image.outputs, image.arena_size, image.state)
+        super().__init__(image.ports, image.arena_size)
         self.image = image
         self._code = code
         self._workers = workers

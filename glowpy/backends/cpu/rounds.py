@@ -21,7 +21,7 @@ from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.code_image import Functions
 from glowpy.rounds import Rounds, Wiring
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.symbolic import (
     Atom,

@@ -71,7 +71,7 @@ class InterpretedFunction(CompiledFunction):
 
     def __init__(self, program: Program, *, instrumented: bool = False) -> None:
         constants = {name: Tensor(t.type, t.array) for name, t in program.constants.items()}
-        super().__init__(program.inputs, program.outputs, program.plan.peak, program.state)
+        super().__init__(program.ports, program.plan.peak)
         self.program = replace(program, constants=constants)
         self._instrumented = instrumented
         every = (program, *program.callees)

@@ -32,7 +32,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value
 from glowpy.recipe import plan_memory
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.text import Attr
 from tests.libjit.product_runner import partitions
 from tests.unit.backends.test_strided import (
@@ -220,7 +220,7 @@ def test_units_may_be_shared_in_any_way(
     team = Ranges()
     monkeypatch.setattr(Workers, "team", lambda self: team)
     ports = tuple(Port(name, name, weight.type) for name, weight in f.weights.items())
-    program = Program(f, plan_memory(f), {}, ports, ports)
+    program = Program(f, plan_memory(f), {}, Ports(ports, ports))
     compiled = CpuBackend(CpuOptions(threads=2)).compile(program, CompileOptions())
     alike: dict[str, Array] = {}
     for team.way in range(3):

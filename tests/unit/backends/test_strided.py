@@ -22,7 +22,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.runs import form_runs
 from glowpy.ir.value import Mutability, Value
 from glowpy.recipe import plan_memory
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.symbolic import static
 from glowpy.support.text import Attr
 
@@ -122,7 +122,7 @@ def operand_of(f: IRFunction, type: Type, layout: Spacing) -> Value:
 
 def _run(f: IRFunction, backend: str, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
     ports = tuple(Port(name, name, weight.type) for name, weight in f.weights.items())
-    program = Program(f, plan_memory(f), {}, ports, ports)
+    program = Program(f, plan_memory(f), {}, Ports(ports, ports))
     return backend_of(backend).compile(program, CompileOptions())(arrays)
 
 

@@ -34,7 +34,7 @@ from glowpy.ir.insts_gen import (
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Mutability, Value, WeightVar
 from glowpy.recipe import plan_memory
-from glowpy.runtime.executable import Port
+from glowpy.runtime.ports import Port, Ports
 from glowpy.support.symbolic import static
 
 __all__ = ["RandomProgram", "outcome"]
@@ -347,7 +347,7 @@ def outcome(ir: IRFunction) -> dict[str, Array]:
     mutable = {name for name, weight in ir.weights.items() if not weight.is_constant}
     ports = tuple(Port(name, name, tensors[name].type) for name in mutable)
     constants = {name: tensor for name, tensor in tensors.items() if name not in mutable}
-    program = Program(ir, plan_memory(ir), constants, ports, ports)
+    program = Program(ir, plan_memory(ir), constants, Ports(ports, ports))
     compiled = InterpreterBackend().compile(program, CompileOptions())
     return compiled({name: tensors[name].array for name in mutable})
 

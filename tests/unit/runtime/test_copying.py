@@ -78,9 +78,7 @@ class Distant(Executable[int]):
 
     def __init__(self, program: Program) -> None:
         self._distant = DistantMemory()
-        super().__init__(
-            self._distant, program.inputs, program.outputs, program.plan.peak, program.state
-        )
+        super().__init__(self._distant, program.ports, program.plan.peak)
         self._function = InterpreterBackend().compile(program, CompileOptions())
 
     def execute(self, bindings: Mapping[str, int], arena: int, extents: Extents) -> Extents:
