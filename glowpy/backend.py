@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from glowpy.ir.inst import Instruction
     from glowpy.ir.irfunction import IRFunction
     from glowpy.ir.plan import MemoryPlan
+    from glowpy.llvm.kernels import Kernels
+    from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass, IRPass
     from glowpy.runtime.compiled import CompiledFunction
     from glowpy.runtime.ports import Ports
@@ -158,11 +160,19 @@ class Backend(ABC):
     runs of one instruction only."""
     options_type: ClassVar[type | None] = None
     """The dataclass of the backend's own options, which its constructor takes; None if it has none. `--set` of the
-    command line fills the fields that are str, int, float or bool."""
+    command line fills the fields that are str, int, float or bool; `--target`, `--exact` and the like fill those of
+    these names."""
+    libraries: ClassVar[tuple[KernelLibrary, ...]] = ()
+    """Libraries of the kernels that its instructions call; none for one that computes without."""
 
     def __init__(self, options: object | None = None) -> None:
         if options is not None:
             raise UserError(f"the {self.name} backend has no options of its own")
+
+    @property
+    def kernels(self) -> Kernels | None:
+        """The kernels that there are for its machine; None for a backend that computes without."""
+        return None
 
     @cached_property
     def answers(self) -> dict[Hashable, tuple[str, ...]]:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from importlib import import_module
 
 from glowpy.backend import Backend
+from glowpy.backends.builtin import BACKENDS
 from glowpy.support.errors import UserError, expect_type
 
-__all__ = ["OWN", "backend_class", "backend_of", "backend_with", "package_of"]
-
-OWN: Mapping[str, tuple[str, str]] = {
-    "cpu": ("glowpy.backends.cpu.backend", "CpuBackend"),
-    "interpreter": ("glowpy.backends.interpreter.backend", "InterpreterBackend"),
-}
-"""Every backend of glowpy's own: its module and its class there."""
+__all__ = ["backend_class", "backend_of", "backend_with", "option_names", "package_of"]
 
 
 def backend_class(name: str) -> type[Backend]:
@@ -23,14 +16,13 @@ def backend_class(name: str) -> type[Backend]:
 
     Raises UserError if there is none, if packages are at odds about the name, and for a package that is broken.
     """
-    if name in OWN:
-        backend: type[Backend] = getattr(import_module(OWN[name][0]), OWN[name][1])
-        return backend
+    if name in BACKENDS:
+        return BACKENDS[name]
     from glowpy.plugins import load_plugin, plugins  # noqa: PLC0415 - what it checks, the compiler has
 
     named = [plugin for plugin in plugins() if plugin.name == name]
     if not named:
-        names = dict.fromkeys([*OWN, *(plugin.name for plugin in plugins())])
+        names = dict.fromkeys([*BACKENDS, *(plugin.name for plugin in plugins())])
         raise UserError(f"expected one of the backends {', '.join(names)}, got '{name}'")
     if len(named) > 1:
         packages = " and ".join(plugin.package for plugin in named)
@@ -40,7 +32,7 @@ def backend_class(name: str) -> type[Backend]:
 
 def package_of(name: str) -> str:
     """The package and version that the backend called `name` comes from; empty for glowpy's own."""
-    if name in OWN:
+    if name in BACKENDS:
         return ""
     from glowpy.plugins import plugins  # noqa: PLC0415 - what it checks, the compiler has
 
@@ -57,13 +49,16 @@ def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None
     given = {option: value for option, value in given.items() if value is not None}
     if not given:
         return cls()
-    options = cls.options_type
-    known = () if options is None else [option.name for option in fields(options)]
     for option in given:
-        if option not in known:
+        if option not in option_names(cls):
             raise UserError(f"the {name} backend has no option '{option}'", note="leave it out")
-    assert options is not None
-    return cls(options(**given))
+    assert cls.options_type is not None
+    return cls(cls.options_type(**given))
+
+
+def option_names(cls: type[Backend]) -> list[str]:
+    """The names of a backend's own options."""
+    return [] if cls.options_type is None else [option.name for option in fields(cls.options_type)]
 
 
 def backend_with(
@@ -78,6 +73,14 @@ def backend_with(
         if value is not None:
             raise UserError(
                 f"expected {name} among the options of the backend, which is given as an object",
-                note=f"CpuBackend(CpuOptions({name}={value}))",
+                note=_with_option(backend, name, value),
             )
     return backend
+
+
+def _with_option(backend: Backend, name: str, value: object) -> str:
+    """Says how a backend is given an option, if it has that; else to leave it out."""
+    cls = type(backend)
+    if cls.options_type is None or name not in option_names(cls):
+        return "leave it out"
+    return f"{cls.__name__}({cls.options_type.__name__}({name}={value}))"

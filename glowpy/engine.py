@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backend_choice import backend_class, backend_of, backend_with, package_of
+from glowpy.backends.builtin import BACKENDS
 from glowpy.backends.interpreter.evaluate import evaluate
 from glowpy.graph.alone import alone, alone_key
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node
 from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
-from glowpy.plugins import BACKENDS, installed_operators
+from glowpy.plugins import installed_operators
 from glowpy.recipe import Compilation, refusals
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.step_log import Steps
@@ -36,18 +37,18 @@ _MOST_ANSWERS = 10_000
 """The number of kinds of nodes a backend remembers answers about, before it begins anew."""
 
 
-def known_nodes(backend: type[Backend]) -> tuple[type[Node], ...]:
-    """The node classes of `backend`, glowpy's own and installed operators: what text may name beside the core's."""
-    classes = (cls for other in BACKENDS.values() for cls in other.nodes)
+def known_nodes(*backends: type[Backend]) -> tuple[type[Node], ...]:
+    """The node classes of `backends`, glowpy's own and installed operators: what text may name beside the core's."""
+    classes = (cls for backend in (*BACKENDS.values(), *backends) for cls in backend.nodes)
     others = (cls for operators in installed_operators() for cls in operators.nodes)
-    return tuple(dict.fromkeys([*classes, *backend.nodes, *others]))
+    return tuple(dict.fromkeys([*classes, *others]))
 
 
-def known_instructions(backend: type[Backend]) -> tuple[type[Instruction], ...]:
-    """Returns the instruction classes of `backend`, glowpy's own and installed operators: see `known_nodes`."""
-    classes = (cls for other in BACKENDS.values() for cls in other.instructions)
+def known_instructions(*backends: type[Backend]) -> tuple[type[Instruction], ...]:
+    """Returns the instruction classes of `backends`, glowpy's own and installed operators: see `known_nodes`."""
+    classes = (cls for backend in (*BACKENDS.values(), *backends) for cls in backend.instructions)
     others = (cls for operators in installed_operators() for cls in operators.instructions)
-    return tuple(dict.fromkeys([*classes, *backend.instructions, *others]))
+    return tuple(dict.fromkeys([*classes, *others]))
 
 
 def unsupported(node: Node, backend: Backend) -> list[str]:

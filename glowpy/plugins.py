@@ -1,4 +1,4 @@
-"""The backends there are: glowpy's own, and those of other packages.
+"""The backends of other packages.
 
 A package names each in its metadata, by an entry point of the group `glowpy.backends`:
 
@@ -14,14 +14,13 @@ names it, for whoever asks for its backend, and for nobody else.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from glowpy.backend import Backend
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.interpreter.backend import InterpreterBackend
+from glowpy.backends.builtin import BACKENDS, PLACES
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import AttrSpec, Trait
 from glowpy.graph.infer import infer
@@ -37,7 +36,6 @@ from glowpy.ops.instructions import verify_as_declared
 from glowpy.support.errors import UserError
 
 __all__ = [
-    "BACKENDS",
     "GROUP",
     "OPERATORS_GROUP",
     "Plugin",
@@ -51,9 +49,6 @@ __all__ = [
     "plugins",
     "register_operators",
 ]
-
-BACKENDS: Mapping[str, type[Backend]] = {cls.name: cls for cls in (CpuBackend, InterpreterBackend)}
-"""Every backend of glowpy's own, by its name."""
 
 GROUP = "glowpy.backends"
 """The group of entry points."""
@@ -73,8 +68,9 @@ class Plugin:
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """All that the installed packages name, in order of names."""
-    plugins = [Plugin(entry.name, _package(entry), entry) for entry in entry_points(group=GROUP)]
+    """All that the installed packages name, in order of names; not glowpy itself, whose own are known without."""
+    others = (e for e in entry_points(group=GROUP) if PLACES.get(e.name) != e.value)
+    plugins = [Plugin(entry.name, _package(entry), entry) for entry in others]
     return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.package)))
 
 
@@ -112,8 +108,8 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
     """Why a class cannot be the backend of that name."""
     if abstract := sorted(cls.__abstractmethods__):
         return [f"{cls.__name__} lacks {', '.join(abstract)}"]
-    own_name = getattr(cls, "name", "")
-    faults = [] if own_name == name else [f"{cls.__name__} calls itself '{own_name}'"]
+    cls_name = getattr(cls, "name", "")
+    faults = [] if cls_name == name else [f"{cls.__name__} calls itself '{cls_name}'"]
     nodes = [*NODES, *(node for backend in BACKENDS.values() for node in backend.nodes)]
     insts = [*INSTS, *(inst for backend in BACKENDS.values() for inst in backend.instructions)]
     clashes = [*_clashes(nodes, cls.nodes), *_clashes(insts, cls.instructions)]
@@ -123,7 +119,7 @@ def _faults(name: str, cls: type[Backend]) -> list[str]:
 
 def _no_libraries(cls: type[Backend]) -> list[str]:
     """Says if `libraries` is no tuple of libraries, as one in parentheses without a comma is not."""
-    libraries: object = cls.libraries if issubclass(cls, CpuBackend) else ()
+    libraries: object = cls.libraries
     if isinstance(libraries, tuple) and all(
         isinstance(library, KernelLibrary) for library in libraries
     ):
@@ -171,12 +167,12 @@ def missing_pieces(backend: Backend) -> list[str]:
 
     Raises UserError if the kernels have to be compiled, and the compiler is not installed.
     """
-    kernels = []
-    if isinstance(backend, CpuBackend):
+    kernels, without = backend.kernels, []
+    if kernels is not None:
         instructions = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
-        kernels = [*backend.kernels.undeclared(instructions), *backend.kernels.missing()]
+        without = [*kernels.undeclared(instructions), *kernels.missing()]
     rules = missing_rules(backend.nodes, backend.instructions)
-    return [*_unlisted(type(backend)), *rules, *kernels]
+    return [*_unlisted(type(backend)), *rules, *without]
 
 
 def missing_rules(

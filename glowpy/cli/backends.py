@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 import click
 
 from glowpy.backend import Backend
+from glowpy.backend_choice import option_names
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.completion import Items, beginning, complete_target
@@ -151,20 +152,20 @@ def bound_backend(name: str, options: CpuOptions, settings: Sequence[str] = ()) 
         for option in fields(options)
         if (value := getattr(options, option.name)) != option.default
     }
-    if values and not issubclass(cls, CpuBackend):
-        raise UserError(
-            f"the {name} backend has no option --{next(iter(values)).replace('_', '-')}",
-            note="leave it out, or use --backend cpu",
-        )
+    for option_name in values:
+        if option_name not in option_names(cls):
+            raise UserError(
+                f"the {name} backend has no option --{option_name.replace('_', '-')}",
+                note="leave it out, or use --backend cpu",
+            )
     types = _option_types(cls)
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator:
             raise UserError(f"--set: expected NAME=VALUE, got '{setting}'")
         if key not in types:
-            option_names = ", ".join(types) or "none"
             raise UserError(
-                f"--set: the {name} backend has no option '{key}'; it has {option_names}"
+                f"--set: the {name} backend has no option '{key}'; it has {', '.join(types) or 'none'}"
             )
         if key in values:
             raise UserError(f"--set {key}: the option is given twice")

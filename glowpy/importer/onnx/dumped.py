@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import AttributeProto
 
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.core.schema import NodeSchema, check_attrs
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type, read_type
@@ -94,7 +93,7 @@ class _Reader:
         self._file = source.file
         self._tensors = tensors
         self._values: dict[str, NodeValue] = {}
-        self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *known_nodes(CpuBackend))}
+        self._classes = {cls.SCHEMA.mnemonic: cls for cls in (*NODES, *known_nodes())}
         metadata, lists = _metadata(graph), [*map(_ports, self.called)]
         self._inner = {name for takes, gives in lists for name in (*takes, *gives)}
         lexer = Lexer(metadata[DECLARATIONS], f"{self._file}: {DECLARATIONS}")
