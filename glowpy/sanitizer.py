@@ -14,7 +14,7 @@ what lies between the elements of a strided operand, or after those of a buffer 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, Protocol, final
@@ -42,7 +42,6 @@ __all__ = [
     "SanitizedFunction",
     "Watch",
     "WatchedFunction",
-    "in_memory",
     "sanitized",
 ]
 
@@ -53,14 +52,6 @@ _PATTERNS = 0xFF, 0x5A
 """Bytes that memory is filled with before the network writes it: NaN or -1, and something large and finite."""
 
 Moment = Literal["before", "after"]
-
-
-def in_memory(run: Run, registers: Iterable[str]) -> list[OperandRef]:
-    """The operands of a run that have a place in memory, in order."""
-    names = set(registers)
-    return [
-        ref for inst in run.members for ref in inst.operands if ref.value.base.name not in names
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +87,7 @@ class NumberedRuns:
         for function in (program, *program.callees):
             places = {inst: place for place, inst in enumerate(function.ir.instructions)}
             for run in function.ir.runs:
-                place, told = places[run.head], len(in_memory(run, function.plan.registers))
+                place, told = places[run.head], len(run.operands_beside(function.plan.registers))
                 self.steps[first + place] = _Step(function, run, place, first, told)
             first += len(function.ir.instructions)
 
@@ -239,7 +230,7 @@ class Watch:
     def before(
         self, index: int, addresses: Sequence[int], instructions: Sequence[Instruction]
     ) -> None:
-        """Is called before a run, with the addresses of the operands that are `in_memory`."""
+        """Is called before a run, with the addresses of the operands that are in memory."""
         step = self.runs.steps[index]
         self._enter(step, instructions)
         run, operands = self._run(step, addresses, instructions)

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.instrument import HEADER_TYPES, KIND_NUMBERS
 from glowpy.bundling.c_dims import DIM_FUNCTIONS, c_dim
 from glowpy.bundling.layout import Entry, Layout, Symbol
 from glowpy.bundling.options import BundleOptions
@@ -15,6 +13,8 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Quant
 from glowpy.graph.channels_last import LAST_LAYOUTS
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.instrument import HEADER_TYPES, KIND_NUMBERS
+from glowpy.llvm.status import Status
 from glowpy.support.symbolic import highest
 
 __all__ = ["C_TYPES", "ROLE_NUMBERS", "header_text"]

@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.constants import fill
-from glowpy.backends.cpu.entry import GUARD_BYTES
 from glowpy.bundling.c_names import member_name
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, Slot, aligned
-from glowpy.runtime.host_memory import aligned_array
+from glowpy.llvm.entry import GUARD_BYTES
+from glowpy.runtime.host_memory import aligned_array, write_tensor
 from glowpy.runtime.ports import Port
 from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames
@@ -184,7 +183,7 @@ def _filled(size: int, tensors: Sequence[tuple[Slot, Tensor]]) -> Array:
     """The constants, each in its slot."""
     constants = aligned_array(size)
     for slot, tensor in tensors:
-        fill(constants[slot.start : slot.end], tensor)
+        write_tensor(constants[slot.start : slot.end], tensor)
     return constants
 
 

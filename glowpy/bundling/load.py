@@ -15,8 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.host import check_host
+from glowpy.bundling.host import check_host
 from glowpy.bundling.options import WeightsPlace
 from glowpy.bundling.read import (
     StoredBundle,
@@ -29,6 +28,7 @@ from glowpy.core.state import State, StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
+from glowpy.llvm.status import Status
 from glowpy.runtime.host_call import HostCall
 from glowpy.runtime.host_memory import aligned_array, part_of
 from glowpy.runtime.instance import Instance

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.bundling.layout import Entry, Layout, Symbol
 from glowpy.bundling.options import BundleOptions
-from glowpy.bundling.read import manifest_digest
+from glowpy.bundling.read import FORMAT, manifest_digest
 from glowpy.bundling.report import SizeReport
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.machine import LLVM_VERSION, Machine

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glowpy.backends.cpu.abi import FORMAT
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.bundling.options import BundleOptions
 from glowpy.support.errors import LoadError
@@ -17,6 +16,7 @@ from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = [
+    "FORMAT",
     "StoredBundle",
     "found_symbols",
     "manifest_digest",
@@ -25,6 +25,9 @@ __all__ = [
     "stored_dims",
     "stored_symbols",
 ]
+
+FORMAT = 1
+"""The version of the form of a bundle's manifest."""
 
 
 @dataclass(frozen=True)

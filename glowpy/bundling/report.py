@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.object_file import Sections
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.bundling.layout import Layout
 from glowpy.bundling.options import BundleOptions
 from glowpy.ir.value import WeightVar
+from glowpy.llvm.object_file import Sections
 from glowpy.support.errors import UserError
 
 __all__ = ["InstructionSize", "SizeReport", "check_budgets", "measure"]

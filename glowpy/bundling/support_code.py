@@ -7,10 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.entry import check_areas
-from glowpy.backends.cpu.instrument import KIND_NUMBERS, string_constant
-from glowpy.backends.cpu.object_file import MARKER
 from glowpy.bundling.header import ROLE_NUMBERS
 from glowpy.bundling.layout import Entry, Layout, Symbol
 from glowpy.bundling.options import BundleOptions
@@ -19,8 +15,12 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.entry import check_areas
 from glowpy.llvm.extents import emit_dim
 from glowpy.llvm.head import Head
+from glowpy.llvm.instrument import KIND_NUMBERS, string_constant
+from glowpy.llvm.object_file import MARKER
+from glowpy.llvm.status import Status
 from glowpy.llvm.writer import ModuleWriter, literal
 from glowpy.support import symbolic
 

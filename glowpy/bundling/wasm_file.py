@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from glowpy.backends.cpu.object_file import Sections
+from glowpy.llvm.object_file import Sections
 
 __all__ = ["is_wasm", "read_wasm_sections"]
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 from glowpy.backend import Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm, ir_text
-from glowpy.backends.cpu.entry import EntryOptions
-from glowpy.backends.cpu.object_file import embed, is_elf, read_sections
+from glowpy.backends.cpu.codegen import generate_llvm, ir_text
 from glowpy.backends.cpu.target import CpuTarget
 from glowpy.bundling.archive import archive
 from glowpy.bundling.header import header_text
@@ -30,7 +28,9 @@ from glowpy.bundling.wasm_file import is_wasm, read_wasm_sections
 from glowpy.bundling.weights import weights_header, weights_listing
 from glowpy.core.extents import reach
 from glowpy.ir.irfunction import dims_needed
+from glowpy.llvm.code_options import CodeOptions, EntryOptions
 from glowpy.llvm.machine import Form
+from glowpy.llvm.object_file import embed, is_elf, read_sections
 from glowpy.llvm.objects import compile_whole
 from glowpy.llvm.stack_depth import stack_depths
 from glowpy.support.errors import LoadError, UserError

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from glowpy.core.schema import Trait
 from glowpy.core.type import Shape
-from glowpy.ir.inst import Instruction
+from glowpy.ir.inst import Instruction, OperandRef
 from glowpy.ir.value import Value
 from glowpy.support.loc import UNKNOWN, Loc
 
@@ -55,6 +55,12 @@ class Run:
     def result(self) -> Value:
         """The result of its last member."""
         return self.members[-1].operands[0].value
+
+    def operands_beside(self, registers: Iterable[str]) -> list[OperandRef]:
+        """The operands of all members that are in memory, in order: all but those whose buffers are `registers`."""
+        names = set(registers)
+        operands = (ref for inst in self.members for ref in inst.operands)
+        return [ref for ref in operands if ref.value.base.name not in names]
 
     @property
     def predicate(self) -> Value | None:

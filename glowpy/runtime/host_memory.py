@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from glowpy.core.tensor import Array, address_of, allocated
+from glowpy.core.tensor import Array, Tensor, address_of, allocated
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.runtime.memory import Content, Memory
 from glowpy.support.symbolic import static
@@ -15,7 +15,15 @@ from glowpy.support.symbolic import static
 if TYPE_CHECKING:
     from glowpy.ir.value import Value
 
-__all__ = ["HOST", "HostMemory", "aligned_array", "elements_at", "new_array", "part_of"]
+__all__ = [
+    "HOST",
+    "HostMemory",
+    "aligned_array",
+    "elements_at",
+    "new_array",
+    "part_of",
+    "write_tensor",
+]
 
 
 @final
@@ -89,3 +97,10 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     room = math.prod(shape) * dtype.itemsize
     block = allocated((room + ALIGNMENT,), np.uint8, zeros=False)
     return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
+
+
+def write_tensor(place: Array, tensor: Tensor) -> None:
+    """Writes the elements of a tensor to bytes."""
+    for piece in tensor.pieces():
+        np.copyto(place[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
+        place = place[piece.nbytes :]

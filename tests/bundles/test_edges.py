@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from glowpy import BundleOptions, Module, bundle, parse_type
-from glowpy.backends.cpu.abi import Status
 from glowpy.bundling.verify import verify_bundle
+from glowpy.llvm.status import Status
 from glowpy.runtime.host_memory import aligned_array
 from tests.bundles.networks import need
 

@@ -18,12 +18,11 @@ import pytest
 
 import glowpy
 from glowpy import BundleOptions, Function, InternalError, LoadError, Module, UserError
-from glowpy.backends.cpu import host
-from glowpy.backends.cpu.abi import FORMAT
+from glowpy.bundling import host
 from glowpy.bundling.load import LoadedBundle, load_bundle
 from glowpy.bundling.make import random_inputs
 from glowpy.bundling.options import WeightsPlace
-from glowpy.bundling.read import manifest_digest
+from glowpy.bundling.read import FORMAT, manifest_digest
 from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.runtime.host_memory import aligned_array

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle
-from glowpy.backends.cpu.object_file import is_elf, read_sections
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.report import SizeReport
 from glowpy.bundling.wasm_file import read_wasm_sections
 from glowpy.llvm.machine import Machine
+from glowpy.llvm.object_file import is_elf, read_sections
 from glowpy.llvm.objects import compile_whole
 from tests.bundles.networks import command, make, mlp, need, relu
 

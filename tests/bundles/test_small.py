@@ -13,11 +13,11 @@ import onnx.parser
 import pytest
 
 from glowpy import BundleOptions, CpuBackend, CpuOptions, UserError, bundle, load
-from glowpy.backends.cpu.object_file import read_sections
 from glowpy.backends.cpu.options import Optimize
 from glowpy.bundling.read import read_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.graph.printer import print_module
+from glowpy.llvm.object_file import read_sections
 from tests.bundles.networks import (
     BOARD,
     BOARDS,

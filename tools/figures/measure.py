@@ -9,15 +9,15 @@ from tempfile import TemporaryDirectory
 
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm
-from glowpy.backends.cpu.entry import EntryOptions
-from glowpy.backends.cpu.object_file import read_sections
+from glowpy.backends.cpu.codegen import entry_name, generate_llvm
 from glowpy.bundling.make import bundle
 from glowpy.bundling.options import BundleOptions
 from glowpy.core.schema import Trait
 from glowpy.engine import compilation, context
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, TransposeInst
+from glowpy.llvm.code_options import CodeOptions, EntryOptions
+from glowpy.llvm.object_file import read_sections
 from glowpy.llvm.objects import compile_objects
 from tools.figures.emulate import executed
 from tools.figures.rows import Row

@@ -7,19 +7,15 @@ buffers is constant. `entry` writes the functions that call them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.control import Callees, emit_call
-from glowpy.backends.cpu.entry import EntryOptions, callee_texts, entry_texts, shared_slots
 from glowpy.backends.cpu.epilogue import emit_epilogue
-from glowpy.backends.cpu.instrument import description_types
 from glowpy.backends.cpu.moves import emit_move, move_of
 from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.walk import boxes_of
 from glowpy.backends.cpu.strategy.work import Work, sharing_open_tiles, work_of
 from glowpy.backends.cpu.target import CpuTarget
-from glowpy.backends.cpu.tasks import Call
 from glowpy.backends.cpu.tiles import TILED_WORK, call_kernel, patch_function, tile_function
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -29,17 +25,22 @@ from glowpy.ir.insts_gen import IfInst, LoopInst
 from glowpy.ir.printer import instruction_lines, placed, print_irfunction
 from glowpy.ir.run import Run
 from glowpy.llvm.builtin import is_builtin
+from glowpy.llvm.code_options import CodeOptions, EntryOptions
+from glowpy.llvm.control import Callees, emit_call
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.entry import callee_texts, entry_texts, shared_slots
 from glowpy.llvm.extents import Symbols
+from glowpy.llvm.instrument import description_types
 from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.runs import emit_run, runs_to_compute, stack_context
 from glowpy.llvm.stack import StackContext
+from glowpy.llvm.tasks import Call
 from glowpy.llvm.writer import Body, ModuleWriter, literal
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, highest
 from glowpy.support.text import Attr
 
-__all__ = ["CodeOptions", "entry_name", "generate_llvm", "ir_text"]
+__all__ = ["entry_name", "generate_llvm", "ir_text"]
 
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
@@ -57,25 +58,6 @@ _INLINED = 256
 def entry_name(program: Program) -> str:
     """The name of the entry point."""
     return f"glowpy_{program.ir.name}"
-
-
-@dataclass(frozen=True)
-class CodeOptions:
-    """Options for the contents of modules besides the network.
-
-    Attributes:
-        entry: How the entry points behave.
-        debug: File name and folder of the IR's text, for DWARF; None for no debug information.
-        separate: Make a module of each function, which does not depend on the others, and one of the entry points.
-        visible: Every function can be found by its name in the loaded code.
-        support: Writes what else is visible in the module of the entry points.
-    """
-
-    entry: EntryOptions = field(default_factory=EntryOptions)
-    debug: tuple[str, str] | None = None
-    separate: bool = False
-    visible: bool = False
-    support: Callable[[ModuleWriter], list[str]] | None = None
 
 
 def generate_llvm(

@@ -15,11 +15,9 @@ import glowpy.backends.cpu.operations  # noqa: F401 - fills the tables of rules
 from glowpy.backend import CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
-from glowpy.backends.cpu.codegen import CodeOptions, entry_name, generate_llvm, ir_text
-from glowpy.backends.cpu.constant_block import block_of, small_constants
+from glowpy.backends.cpu.codegen import entry_name, generate_llvm, ir_text
 from glowpy.backends.cpu.constants import Weights, weights_of
 from glowpy.backends.cpu.device import CpuDevice
-from glowpy.backends.cpu.entry import Counter, EntryOptions
 from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import Probes
 from glowpy.backends.cpu.measuring.jitdump import write_jitdump
@@ -52,6 +50,8 @@ from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.llvm.code_image import Code, Functions, joined
+from glowpy.llvm.code_options import CodeOptions, Counter, EntryOptions
+from glowpy.llvm.constant_block import block_of, small_constants
 from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features

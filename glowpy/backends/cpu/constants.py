@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from glowpy.core.tensor import Array, Tensor
-from glowpy.runtime.host_memory import aligned_array
+from glowpy.runtime.host_memory import aligned_array, write_tensor
 from glowpy.support.cache import Key, mapped, writing
 from glowpy.support.cache_folder import cache_folder, cache_limit
 from glowpy.support.forks import Lock
@@ -23,7 +23,6 @@ from glowpy.support.identity import package_identity
 __all__ = [
     "Constants",
     "Weights",
-    "fill",
     "find_weights",
     "weights_of",
 ]
@@ -52,7 +51,7 @@ def weights_of(tensor: Tensor, *, use_cache: bool) -> Weights:
         weights = _mapped(key)
     if weights is None:
         memory = aligned_array(tensor.type.room)
-        fill(memory, tensor)
+        write_tensor(memory, tensor)
         weights = _share(Weights(key.digest, memory))
     return weights
 
@@ -88,13 +87,6 @@ def _share(weights: Weights) -> Weights:
     """Returns these weights, or equal ones that another thread was faster to make."""
     with _lock:
         return _shared.setdefault(weights.key, weights)
-
-
-def fill(place: Array, tensor: Tensor) -> None:
-    """Writes the elements of a tensor to bytes."""
-    for piece in tensor.pieces():
-        np.copyto(place[: piece.nbytes].view(piece.dtype).reshape(piece.shape), piece)
-        place = place[piece.nbytes :]
 
 
 @final

@@ -7,11 +7,11 @@ import pytest
 
 import glowpy
 from glowpy.backends.cpu import constants, packing
-from glowpy.backends.cpu.constant_block import block_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, MemoryPlan, Slot
+from glowpy.llvm.constant_block import block_of
 
 
 def product(rows: int, weights: Array) -> glowpy.Module:

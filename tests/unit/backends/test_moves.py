@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.codegen import CodeOptions, generate_llvm
+from glowpy.backends.cpu.codegen import generate_llvm
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
+from glowpy.llvm.code_options import CodeOptions
 from glowpy.support.symbolic import symbol
 from tests.unit.networks import arrays_for, check_on_cpu
 from tests.unit.test_effort import weight

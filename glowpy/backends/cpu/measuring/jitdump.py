@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from elftools.elf.elffile import ELFFile
 
-from glowpy.backends.cpu.object_file import FunctionLines, is_elf, read_lines
 from glowpy.llvm.code_image import Functions
+from glowpy.llvm.object_file import FunctionLines, is_elf, read_lines
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import make_output_folder
 

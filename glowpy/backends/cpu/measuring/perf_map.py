@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from glowpy.backends.cpu.object_file import is_elf, read_sections
 from glowpy.llvm.code_image import Functions
+from glowpy.llvm.object_file import is_elf, read_sections
 
 __all__ = ["perf_map_path", "write_perf_map"]
 

@@ -1,13 +1,10 @@
-"""Interface between a bundle and the program that loads it. Imports neither LLVM nor the code generator."""
+"""Results of entry points, as numbers that C programs see. Imports no LLVM."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["FORMAT", "Status"]
-
-FORMAT = 1
-"""The version of the form of a bundle's manifest."""
+__all__ = ["Status"]
 
 
 class Status(IntEnum):

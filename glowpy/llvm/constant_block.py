@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glowpy.backends.cpu.constants import fill
 from glowpy.core.tensor import LARGE, Tensor
 from glowpy.ir.plan import MemoryPlan, Slot, aligned
+from glowpy.runtime.host_memory import write_tensor
 
 __all__ = ["Block", "block_of", "small_constants"]
 
@@ -46,5 +46,5 @@ def small_constants(block: Block, tensors: Mapping[str, Tensor]) -> bytes:
     """The bytes of a block, with zeros for addresses."""
     memory = np.zeros(block.size, np.uint8)
     for slot in block.small:
-        fill(memory[slot.start : slot.start + slot.size], tensors[slot.name])
+        write_tensor(memory[slot.start : slot.start + slot.size], tensors[slot.name])
     return memory.tobytes()

@@ -30,76 +30,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.abi import Status
-from glowpy.backends.cpu.constant_block import Block, block_of
-from glowpy.backends.cpu.control import CONSTANTS, TABLE, callee_symbol
-from glowpy.backends.cpu.instrument import Callbacks, Instrument, descriptions
-from glowpy.backends.cpu.tasks import (
+from glowpy.ir.inst import Instruction, OperandRef
+from glowpy.ir.plan import ALIGNMENT, Slot
+from glowpy.ir.value import Value, WeightVar
+from glowpy.llvm.code_options import Counter, EntryOptions
+from glowpy.llvm.constant_block import Block, block_of
+from glowpy.llvm.control import CONSTANTS, TABLE, callee_symbol
+from glowpy.llvm.extents import Symbols, emit_dim
+from glowpy.llvm.head import Head
+from glowpy.llvm.instrument import Callbacks, descriptions
+from glowpy.llvm.status import Status
+from glowpy.llvm.tasks import (
     PARALLEL_SLOTS,
     Call,
     direct_call,
     prepare_tasks,
     task_call,
 )
-from glowpy.ir.inst import Instruction, OperandRef
-from glowpy.ir.plan import ALIGNMENT, Slot
-from glowpy.ir.value import Value, WeightVar
-from glowpy.llvm.extents import Symbols, emit_dim
-from glowpy.llvm.head import Head
 from glowpy.llvm.writer import ModuleWriter
-from glowpy.sanitizer import in_memory
 from glowpy.support.symbolic import Dim, Symbol
 
 __all__ = [
     "GUARD_BYTES",
-    "Counter",
-    "EntryOptions",
-    "Status",
     "callee_texts",
     "check_areas",
     "entry_texts",
     "shared_slots",
 ]
 
-Counter = Literal["", "readcyclecounter", "readsteadycounter", "clock_gettime"]
-"""Counters of time: one of LLVM's intrinsics, or the thread's clock, by a function of the system."""
-
 _BOUND_AREAS = "ptr noalias %constants, ptr noalias %table, ptr noalias %activations"
 """Parameters of `NAME_bound`, and of functions that others call."""
 
 GUARD_BYTES = 64
 """Canary bytes before and after the activations."""
-
-
-@dataclass(frozen=True)
-class EntryOptions:
-    """How the entry points behave.
-
-    Attributes:
-        bound: `NAME_bound` is visible, and `NAME` is not there.
-        checks: `NAME` checks its pointers.
-        guard: `NAME` surrounds the activations with canaries; the area it is given is larger by twice GUARD_BYTES.
-        instrument: Callbacks before and after every instruction: in the table, or the functions BUNDLE_before and
-            BUNDLE_after.
-        runs: The callbacks are around runs of instructions, which are computed as ever, and are told of those operands
-            that are in memory.
-        bundle: The name those begin with.
-        parallel: The table holds a `parallel_for`; where there is a `NAME`, there is a `NAME_parallel`.
-        timed: The counter for stamps; empty for none. Work of other functions of the network has no stamps.
-    """
-
-    bound: bool = False
-    checks: bool = False
-    guard: bool = False
-    instrument: Instrument = ""
-    runs: bool = False
-    bundle: str = ""
-    parallel: bool = False
-    timed: Counter = ""
 
 
 def shared_slots(options: EntryOptions, symbols: Symbols | None) -> int:
@@ -275,7 +241,8 @@ def _bound(
 
 def _told(call: Call, program: Program, options: EntryOptions) -> Sequence[OperandRef]:
     """The operands that the callbacks around a call are told of."""
-    return in_memory(call.run, program.plan.registers) if options.runs else call.run.head.operands
+    run = call.run
+    return run.operands_beside(program.plan.registers) if options.runs else run.head.operands
 
 
 def _stamps(module: ModuleWriter, counter: Counter, slot: int) -> list[str]:
