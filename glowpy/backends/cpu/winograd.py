@@ -8,8 +8,8 @@ of one of eight 1/2 and -1/2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -43,6 +43,9 @@ MOST_ERROR = 1e-4
 _Winograd = CpuWinogradNode | CpuWinogradInst
 _COLLECTED = 4
 """Patches whose pixels are collected together; libjit/src/winograd.c has the same number."""
+
+_ONE_THREAD = 1 << 18
+"""Multiplications of a product that BLAS starts no threads for."""
 
 _MEASURED_PATCHES = 16
 _MEASURED_OUTPUTS = 64
@@ -115,10 +118,10 @@ def pack_winograd_filter(
         rows_of_part = slice(
             member * of_group + first, member * of_group + min(first + block, of_group)
         )
-        part = filter[rows_of_part].reshape(-1, high * wide, depth).astype(np.float64)
-        at_points = np.einsum("pk,okc->pco", points, part, optimize=True)
-        rest = block - len(part)
-        yield np.pad(at_points, ((0, 0), (0, 0), (0, rest))).astype(filter.dtype)
+        part = filter[rows_of_part].reshape(-1, high * wide, depth).transpose(1, 2, 0)
+        packed = np.zeros((len(points), depth, block), filter.dtype)
+        packed[:, :, : part.shape[2]] = _multiplied(points, part.astype(np.float64, order="C"))
+        yield packed
 
 
 def unpack_winograd_filter(
@@ -138,24 +141,50 @@ def relative_error(filter: Array, patch: Sequence[int]) -> float:
 
     It is measured with the filter's first channels on a few patches of random numbers, against the same sums in f64.
     """
-    exact = _sample(filter, patch, np.dtype(np.float64))
+    depth = filter.shape[-1]
+    outputs = min(max(_ONE_THREAD // (_MEASURED_PATCHES * depth), 1), _MEASURED_OUTPUTS)
+    weights = filter[:outputs]
+    kernels = tuple(weights.shape[1:3])
+    axes = [matrices(*axis) for axis in zip(patch, kernels, strict=True)]
+    points, collect = (np.kron(*parts) for parts in list(zip(*axes, strict=True))[1:])
+    taps = weights.reshape(len(weights), -1, depth).transpose(1, 2, 0)
+    packed = _multiplied(points, taps.astype(np.float64, order="C")).astype(np.float32)
+    at_points = _sample(tuple(patch), kernels, depth)
+
+    def results(dtype: np.dtype[Any]) -> Array:
+        """The pixels of the patches, computed as the kernel does it, in one kind of float."""
+        return _multiplied(collect.astype(dtype), np.matmul(at_points[dtype], packed.astype(dtype)))
+
+    exact = results(np.dtype(np.float64))
     largest = np.abs(exact).max(initial=0)
-    error = np.abs(_sample(filter, patch, np.dtype(np.float32)) - exact).max(initial=0)
+    error = np.abs(results(np.dtype(np.float32)) - exact).max(initial=0)
     return float(error / largest) if largest else 0.0
 
 
-def _sample(filter: Array, patch: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """Results of some patches, computed as the kernel does it, in one kind of float: [patches, points, outputs]."""
-    weights = filter[:_MEASURED_OUTPUTS]
-    outputs, *kernels, depth = weights.shape
-    axes = [matrices(*axis) for axis in zip(patch, kernels, strict=True)]
-    spread, points, collect = (np.kron(*parts).astype(dtype) for parts in zip(*axes, strict=True))
+@lru_cache(maxsize=1)
+def _sample(
+    patch: tuple[int, ...], kernels: tuple[int, ...], depth: int
+) -> Mapping[np.dtype[Any], Array]:
+    """Random patches at all points, in f64 and in f32: [points, patches, depth]. Neighbouring layers share them."""
+    axes = [matrices(*axis).spread for axis in zip(patch, kernels, strict=True)]
     random = np.random.default_rng(0)
-    pixels = random.standard_normal((prod(patch), _MEASURED_PATCHES, depth)).astype(np.float32)
-    at_points = np.tensordot(spread, pixels.astype(dtype), 1)
-    taps = weights.reshape(outputs, -1, depth).transpose(1, 2, 0)
-    packed = np.tensordot(points.astype(np.float64), taps, 1).astype(np.float32).astype(dtype)
-    return np.tensordot(collect, at_points @ packed, 1)
+    shape = prod(patch), _MEASURED_PATCHES, depth
+    pixels = random.standard_normal(shape).astype(np.float32)
+    dtypes = np.dtype(np.float64), np.dtype(np.float32)
+    return {d: _multiplied(np.kron(*axes).astype(d), pixels.astype(d)) for d in dtypes}
+
+
+def _multiplied(left: Array, right: Array) -> Array:
+    """The product of a matrix [M, K] and `right` [K, ...], as [M, ...].
+
+    It is made of products so small that BLAS computes each by one thread: several spend most of their time waiting for
+    each other, and what sums round to would depend on how many there are.
+    """
+    columns = right[0].size
+    step = next(n for n in range(min(_ONE_THREAD // left.size, columns), 0, -1) if columns % n == 0)
+    pieces = right.reshape(len(right), columns // step, step).transpose(1, 0, 2)
+    product: Array = np.matmul(left, pieces).transpose(1, 0, 2)
+    return product.reshape(len(left), *right.shape[1:])
 
 
 @scratch(CpuWinogradNode)

@@ -123,7 +123,7 @@ class _Layer:
             main: _scaled(weights, np.expand_dims(affine.scale, others)),
             bias: _scaled(shifts, affine.scale, affine.shift),
         }
-        if not all(np.isfinite(t.array.astype(np.float64)).all() for t in tensors.values()):
+        if not all(np.isfinite(t.array).all() for t in tensors.values()):
             return why.no("a folded weight is not finite")
         inputs = list(layer.inputs)
         for index, tensor in tensors.items():
@@ -138,8 +138,10 @@ def _scaled(tensor: Tensor, *affine: F64) -> Tensor:
 
     def compute(array: Array, scale: F64, *shift: F64) -> Array:
         with np.errstate(all="ignore"):
-            wide = array.astype(np.float64) * scale
-            return (wide + shift[0] if shift else wide).astype(dtype)
+            if shift:
+                return (array.astype(np.float64) * scale + shift[0]).astype(dtype)
+            product = np.empty_like(array)  # whose strides are alike, so that memory is passed once
+            return np.multiply(array, scale, out=product, dtype=np.float64, casting="unsafe")
 
     inputs = [tensor, *(Tensor.of(vector) for vector in affine)]
     return Tensor.derived(tensor.type, "affine", inputs, compute)

@@ -28,6 +28,7 @@ from glowpy.backends.cpu.winograd import (
     relative_error,
     unpack_winograd_filter,
 )
+from glowpy.core.tensor import Array
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
@@ -68,6 +69,26 @@ def test_errors_are_measured_on_the_filter() -> None:
     errors = [relative_error(filter, patch) for patch in ((6, 6), (8, 8))]
     assert 1e-8 < errors[0] < errors[1] < 1e-5
     assert relative_error(np.zeros_like(filter), (6, 6)) == 0
+
+
+@pytest.mark.parametrize("depth", [1, 67, 2048])
+def test_no_product_that_measures_errors_takes_threads_of_blas(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    products = []
+
+    def matmul(left: Array, right: Array) -> Array:
+        products.append(left.shape[-2] * left.shape[-1] * right.shape[-1])
+        product: Array = plain(left, right)
+        return product
+
+    plain = np.matmul
+    monkeypatch.setattr(np, "matmul", matmul)
+    filter = floats(40, 3, 3, depth)
+    assert 0 < relative_error(filter, (8, 8)) < 1e-4
+    packed = next(pack_winograd_filter(filter[:, :, :, :67], (8, 8), 16))
+    assert packed.shape[0] == 64
+    assert max(products) <= 1 << 18
 
 
 def network(
