@@ -20,12 +20,13 @@ from glowpy.importer.onnx.host.types import HostInfo, HostValue
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import domain_of
-from glowpy.rounds import Rounds, Wiring
+from glowpy.rounds import Rounds
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, listed
 from glowpy.session.host.node import HostNode
 from glowpy.session.host.registry import rule_of
 from glowpy.session.preparation import Range
+from glowpy.session.wiring import BodyWiring, wiring_of
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.forks import Lock
 
@@ -251,9 +252,9 @@ class _Graph:
 
     def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
         self._plan = plan
-        sole = steps[0] if len(steps) == 1 else None
-        self._sole = sole if isinstance(sole, _Part) and not sole.segment.strings else None
-        self._wiring: Wiring | None = None
+        parts = [step for step in steps if isinstance(step, _Part)]
+        self._sole = parts[0] if len(parts) == 1 and not parts[0].segment.strings else None
+        self._wiring: BodyWiring | None = None
         self._constants = plan.constants
         self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
@@ -272,60 +273,33 @@ class _Graph:
     def advance(self, rounds: Rounds, outer: Mapping[str, HostValue]) -> bool:
         """Computes the next rounds of a loop whose body it is, if several can be computed at once; False if not.
 
-        They can where all of a round is one network, which has run already.
+        They can where all of a round is one network, which has run already; what it takes and gives may be elements
+        of sequences.
         """
         if self._sole is None:
             return False
         if self._wiring is None:
-            self._wiring = _wiring_of(self._plan, self._sole.segment, rounds)
+            self._wiring = wiring_of(self._plan, self._sole.segment, rounds)
             if self._wiring is None:
                 self._sole = None
                 return False
-        inputs = rounds.inputs()
-        values = {**self._constants, **dict(zip(self._inputs, inputs, strict=True))}
-        feed = {
-            name: values[name] if name in values else outer[name]
-            for name in self._sole.segment.inputs
-        }
+        values = {**outer, **self._constants}
+        values.update(zip(self._inputs, rounds.inputs(), strict=True))
+        stacks = self._wiring.add_elements(values, rounds)
+        if stacks is None:
+            return False
+        feed = {name: values[name] for name in self._sole.segment.inputs}
         function = self._sole.session.compiled(feed)
         if function is None:
             return False
-        scanned = self._inputs[len(self._inputs) - len(rounds.scanned) :]
-        pairs = zip(scanned, rounds.scanned, strict=True)
-        feed.update({name: array for name, array in pairs if name in feed})
-        return function.advance(self._wiring, rounds, feed)
+        feed.update({name: array for name, array in stacks.items() if name in feed})
+        return function.advance(self._wiring.wiring, rounds, feed)
 
     def compute(self, values: dict[str, HostValue]) -> None:
         """Adds all that the steps compute."""
         values.update(self._constants)
         for step in self._steps:
             step(values)
-
-
-def _wiring_of(plan: HostPlan, segment: Segment, rounds: Rounds) -> Wiring | None:
-    """How rounds of a graph follow from each other that is one segment; None if there is more to that."""
-    inputs, results, segment_outputs = [*plan.inputs], [*plan.outputs], {*segment.outputs}
-    number = keep = ""
-    if rounds.counters:
-        number, truth, *inputs = inputs
-        keep, *results = results
-        if keep == truth or bool(np.all(plan.constants.get(keep, False))):
-            keep = ""  # it never ends the loop
-    count = len(rounds.state)
-    pairs = [*zip(inputs, results[:count], strict=False)]
-    carried = tuple(
-        (place, taken if taken in segment.inputs else "", given)
-        for place, (taken, given) in enumerate(pairs)
-        if given != taken
-    )
-    stacked = tuple(results[count:])
-    if not segment_outputs >= {
-        *stacked,
-        *(given for _, _, given in carried),
-        *([keep] if keep else []),
-    }:
-        return None
-    return Wiring(carried, tuple(inputs[count:]), stacked, number, keep)
 
 
 def _numbered(feed: dict[str, Array], texts: frozenset[str]) -> Array:

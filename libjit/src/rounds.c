@@ -32,11 +32,20 @@ typedef struct {
   dim_t slot, replaced, rank, first, element, room, needed;
 } given_t;
 
-/// Something that a round gives, one after the other.
+/// Something of each round, one after the other: what it gives, or takes if the source is below 0: -1 is the first such one. The
+/// elements of a list are of any extents, which are kept as well.
 typedef struct {
   char *memory;
-  dim_t given, room, used;
+  dim_t source, room, used, is_list;
+  dim_t *extents;
+  dim_t num_extents, most_extents;
 } stacked_t;
+
+typedef struct {
+  const char *elements;
+  const dim_t *extents;
+  dim_t rank, bytes;
+} row_t;
 
 /// An extent, of those that a round begins with, and what it has to be, or decides.
 typedef struct {
@@ -85,7 +94,7 @@ _Static_assert(sizeof(void *) == sizeof(dim_t), "a pointer is a word");
 _Static_assert(sizeof(step_t) == 2 * sizeof(dim_t), "steps");
 _Static_assert(sizeof(taken_t) == 7 * sizeof(dim_t), "takes");
 _Static_assert(sizeof(given_t) == 11 * sizeof(dim_t), "gives");
-_Static_assert(sizeof(stacked_t) == 4 * sizeof(dim_t), "stacks");
+_Static_assert(sizeof(stacked_t) == 8 * sizeof(dim_t), "stacks");
 _Static_assert(sizeof(known_t) == 2 * sizeof(dim_t), "saying, checked");
 _Static_assert(sizeof(rounds_t) == 34 * sizeof(dim_t), "words");
 _Static_assert(sizeof(int64_t) <= 2 * sizeof(dim_t), "the number of a round has two words");
@@ -126,6 +135,20 @@ static bool is_for(rounds_t *r) {
   return true;
 }
 
+/// What a round adds to a stack. That of a result is known once the round has run.
+static row_t row_of(const rounds_t *r, const stacked_t *s) {
+  row_t row;
+  if (s->source < 0) {
+    const taken_t *t = r->takes + (-1 - s->source);
+    row = (row_t){t->elements, r->before + t->first, t->rank, t->bytes};
+  } else {
+    const given_t *g = r->gives + s->source;
+    row = (row_t){g->memories[r->parity], r->after + g->first, g->rank, g->element};
+  }
+  for (dim_t i = 0; i < row.rank; i++) row.bytes *= row.extents[i];
+  return row;
+}
+
 /// Whether there is room for all that a round gives, and has stacked.
 static bool has_room(rounds_t *r) {
   bool enough = true;
@@ -133,8 +156,12 @@ static bool has_room(rounds_t *r) {
     g->needed = number_of(r->steps + g->room, r->symbols);
     enough &= g->needed <= g->rooms[r->parity];
   }
-  for (stacked_t *s = r->stacks; s < r->stacks + r->num_stacks; s++)
-    enough &= s->used + r->gives[s->given].needed <= s->room;
+  for (stacked_t *s = r->stacks; s < r->stacks + r->num_stacks; s++) {
+    bool is_given = s->source >= 0;
+    dim_t needed = is_given ? r->gives[s->source].needed : row_of(r, s).bytes;
+    dim_t rank = is_given ? r->gives[s->source].rank : r->takes[-1 - s->source].rank;
+    enough &= s->used + needed <= s->room && (!s->is_list || s->num_extents + rank <= s->most_extents);
+  }
   return enough;
 }
 
@@ -150,18 +177,21 @@ static void bind(rounds_t *r) {
   for (given_t *g = r->gives; g < r->gives + r->num_gives; g++) r->table[g->slot] = g->memories[r->parity];
 }
 
-/// Puts what is stacked after what other rounds have given. False if it has another shape.
+/// Puts what is stacked after what other rounds have given. False if it has another shape, and is not of a list.
 static bool stack_rows(rounds_t *r) {
   for (stacked_t *s = r->stacks; s < r->stacks + r->num_stacks; s++) {
-    const given_t *g = r->gives + s->given;
-    dim_t bytes = g->element;
-    for (dim_t i = g->first; i < g->first + g->rank; i++) {
-      if (r->rows[i] < 0) r->rows[i] = r->after[i];
-      if (r->rows[i] != r->after[i]) return false;
-      bytes *= r->after[i];
+    row_t row = row_of(r, s);
+    for (dim_t i = 0; i < row.rank; i++) {
+      if (s->is_list) {
+        s->extents[s->num_extents++] = row.extents[i];
+        continue;
+      }
+      dim_t *expected = r->rows + r->gives[s->source].first + i;
+      if (*expected < 0) *expected = row.extents[i];
+      if (*expected != row.extents[i]) return false;
     }
-    if (bytes) __builtin_memcpy(s->memory + s->used, g->memories[r->parity], bytes);
-    s->used += bytes;
+    if (row.bytes) __builtin_memcpy(s->memory + s->used, row.elements, row.bytes);
+    s->used += row.bytes;
   }
   return true;
 }

@@ -7,9 +7,11 @@ machine. Results have two memories, which rounds use in turn; one that is too sm
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeAlias, final
 
 import numpy as np
@@ -56,7 +58,7 @@ _TABLES = {
     "found": 1,
     "takes": 7,
     "gives": 11,
-    "stacks": 4,
+    "stacks": 8,
     "saying": 2,
     "checked": 2,
     "steps": 2,
@@ -142,6 +144,7 @@ class Repetition:
         ins: The ports that a round takes.
         outs: The ports that a round gives.
         givens: Places of these, by name.
+        dtypes: The kinds of elements of both, by name.
         wiring: How rounds follow from each other.
     """
 
@@ -157,6 +160,7 @@ class Repetition:
         self.ins, self.outs, self.wiring = function.input_ports, function.output_ports, wiring
         self.num_slots, self.num_symbols = len(table), len(symbols)
         self.givens = {port.name: index for index, port in enumerate(self.outs)}
+        self.dtypes = {port.name: port.type.kind.dtype for port in (*self.ins, *self.outs)}
         _check(wiring, self.ins, self.outs)
         self._slots = {name: slot for slot, name in enumerate(table)}
         self._places = {extent.name: place for place, extent in enumerate(symbols)}
@@ -174,7 +178,7 @@ class Repetition:
             "found": [(self._places[name],) for name in bounds],
             "takes": takes,
             "gives": gives,
-            "stacks": [(0, self.givens[name], 0, 0) for name in wiring.stacked],
+            "stacks": self._stacks(),
             "saying": saying,
             "checked": checked,
             "steps": self._steps.steps,
@@ -221,6 +225,14 @@ class Repetition:
                 place += 1
         return takes, saying, checked
 
+    def _stacks(self) -> _Entries:
+        """Returns what is stacked, and then what is appended to lists."""
+        takens = {port.name: -1 - index for index, port in enumerate(self.ins)}
+        sources = {**takens, **self.givens}
+        lists = [name for _, names in self.wiring.appended for name in names]
+        stacks: _Entries = [(0, sources[name], *[0] * 6) for name in self.wiring.stacked]
+        return stacks + [(0, sources[name], 0, 0, 1, 0, 0, 0) for name in lists]
+
     def _given(self, most: Mapping[str, int]) -> tuple[_Entries, _Entries]:
         """Returns the outputs of an iteration, and their dimensions. `most` has the highest extents to be found."""
         gives: _Entries = []
@@ -261,7 +273,10 @@ def _check(wiring: Wiring, ins: Sequence[Port], outs: Sequence[Port]) -> None:
     given = {port.name: port.type for port in outs}
     names = [*wiring.stacked, *wiring.makers.values(), *(name for _, _, name in wiring.carried)]
     names += [wiring.keep] if wiring.keep else []
-    if not given.keys() >= {*names} or len({port.placeholder for port in outs}) < len(outs):
+    appended = {name for _, listed in wiring.appended for name in listed}
+    if not given.keys() >= {*names} or not {*given, *taken} >= appended:
+        raise _Unfit
+    if len({port.placeholder for port in outs}) < len(outs):
         raise _Unfit
     for own, name in wiring.makers.items():
         if own in taken:
@@ -364,6 +379,7 @@ class _Call:
             tuple[int, int], Array
         ] = {}  # of results that need more, by place and turn
         self._areas: dict[int, Array] = {}  # of what is stacked
+        self._extents: dict[int, Array] = {}  # of that which is appended to lists
 
     def _entries(self, name: str) -> Array:
         start, width = self._plan.starts[name], _TABLES[name]
@@ -372,8 +388,11 @@ class _Call:
 
     def take(self, values: Mapping[str, Array]) -> bool:
         """Tells where what the first round takes is; False for what this code does not take."""
-        plan = self._plan
+        plan, state = self._plan, self._rounds.state
         scanned, number = plan.wiring.scanned, plan.wiring.number
+        for place, names in plan.wiring.appended:
+            if {item.dtype for item in state[place]} - {plan.dtypes[name] for name in names}:
+                return False  # an error that a call of its own tells
         extents: list[int] = []
         addresses: list[int] = []
         strides: list[int] = []
@@ -390,7 +409,10 @@ class _Call:
             if not (array.flags.c_contiguous and array.flags.aligned):
                 array = array.copy()
             self._arrays.append(array)
-            stride = array.strides[0] if port.name in scanned else 0
+            stride = 0
+            if port.name in scanned:
+                stride = array.strides[0]
+                self._words[_AT["limit"]] = min(int(self._words[_AT["limit"]]), len(array))
             addresses.append(address_of(array) + self._first * stride)
             strides.append(stride)
         entries = self._entries("takes")
@@ -431,16 +453,32 @@ class _Call:
                 room = needed if port.type.is_static else 2 * needed
                 self._memories[place, turn] = memory = _memory(room)
                 self._gives[place, turn], self._gives[place, 2 + turn] = address_of(memory), room
-        remaining = self._rounds.most - int(self._words[_AT["round"]])
-        for place, (_, given, room, used) in enumerate(self._stacks.tolist()):
-            needed = entries[given][10]
+        rounds = min(int(self._words[_AT["limit"]] - self._words[_AT["round"]]), _FEW_ROWS)
+        for place, entry in enumerate(self._stacks.tolist()):
+            _, source, room, used, is_list, _, extents, most = entry
+            needed, rank = self._row(source)
             if room < used + needed:
-                room = max(2 * room, used + needed * min(remaining, _FEW_ROWS))
+                room = max(2 * room, used + needed * rounds)
                 memory = _memory(room)
                 if used:
                     memory[:used] = self._areas[place][:used]
                 self._areas[place] = memory
                 self._stacks[place, 0], self._stacks[place, 2] = address_of(memory), room
+            if is_list and most < extents + rank:
+                most = max(2 * most, extents + rank * rounds)
+                numbers: Array = np.empty(most, np.intp)
+                if extents:
+                    numbers[:extents] = self._extents[place][:extents]
+                self._extents[place] = numbers
+                self._stacks[place, 5], self._stacks[place, 7] = address_of(numbers), most
+
+    def _row(self, source: int) -> tuple[int, int]:
+        """Returns the bytes that a stack needs for the next iteration, and the rank of what it gets."""
+        if source >= 0:
+            return int(self._gives[source, 10]), int(self._gives[source, 6])
+        _, _, _, _, rank, first, size = self._entries("takes")[-1 - source].tolist()
+        start = self._plan.starts["before"] + first
+        return size * math.prod(self._words[start : start + rank].tolist()), rank
 
     def _finish(self) -> None:
         """Tells where the loop is."""
@@ -459,6 +497,30 @@ class _Call:
         for place, name in enumerate(plan.wiring.stacked):
             memory = self._areas.get(place, self._shared)  # there is none for no elements
             rounds.stacked[place].append(self._array(plan.givens[name], (count,), memory))
+        stack = len(plan.wiring.stacked)
+        for place, names in plan.wiring.appended:
+            columns = [self._items(stack + column, count) for column in range(len(names))]
+            stack += len(names)
+            rounds.state[place] = [*rounds.state[place], *chain(*zip(*columns, strict=True))]
+
+    def _items(self, place: int, count: int) -> list[Array]:
+        """Returns the arrays that `count` iterations have appended to a list."""
+        source = int(self._stacks[place, 1])
+        type = self._plan.outs[source].type if source >= 0 else self._plan.ins[-1 - source].type
+        dtype, rank = type.kind.dtype, len(type.shape)
+        memory = self._areas.get(place, self._shared)
+        if not rank:
+            column = np.ndarray((count,), dtype, memory)
+            return [column[index, ...] for index in range(count)]
+        shapes = self._extents[place][: count * rank].reshape(count, rank)
+        if (shapes == shapes[0]).all():
+            return [*np.ndarray((count, *shapes[0].tolist()), dtype, memory)]
+        sizes = shapes.prod(1) * dtype.itemsize
+        starts = (np.cumsum(sizes) - sizes).tolist()
+        return [
+            np.ndarray(shape, dtype, memory, start)
+            for shape, start in zip(shapes.tolist(), starts, strict=True)
+        ]
 
     def _array(self, given: int, count: tuple[int, ...], memory: Array) -> Array:
         """Returns an output of the last iteration, or one of `count` iterations, as an array."""

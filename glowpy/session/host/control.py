@@ -219,10 +219,13 @@ def _sequence_map(n: HostNode) -> Callable[..., tuple[list[HostValue], ...]]:
         for item in inputs:
             if isinstance(item, list) and len(item) != length:
                 raise UserError(f"expected sequences of the length {length}, got {len(item)}")
-        rows = [
-            body([item[i] if isinstance(item, list) else item for item in inputs], outer)
-            for i in range(length)
-        ]
-        return tuple([row[index] for row in rows] for index in range(n.num_outputs))
+        lists: list[HostValue] = [[] for _ in range(n.num_outputs)]
+        loop = Rounds(lists, (), [], length, (), mapped=inputs)
+        while not loop.is_over:
+            if not body.advance(loop, outer):
+                for items, item in zip(loop.state, body(loop.inputs(), outer), strict=False):
+                    items.append(item)
+                loop.round += 1
+        return tuple(loop.state)
 
     return compute

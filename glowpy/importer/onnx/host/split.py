@@ -434,10 +434,11 @@ class _Split:
 
     def _delay(self, phases: list[int]) -> None:
         """Lets a phase wait for the next one of machine code where the session needs nothing of it before that."""
+        last = max((phase for phase in phases if not phase % 2), default=0)
         for phase in range(max(phases, default=0) // 2 * 2, -1, -2):
             members = {index for index, other_phase in enumerate(phases) if other_phase == phase}
             readers = {reader for index in members for reader in self.readers[index]} - members
-            next_phase = min([phases[reader] & ~1 for reader in readers], default=phase)
+            next_phase = min([phases[reader] & ~1 for reader in readers], default=last)
             for index in members if next_phase > phase else ():
                 phases[index] = next_phase
 

@@ -1,0 +1,159 @@
+"""Rounds that read and append elements of sequences: at once in machine code, with what onnxruntime computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import parser
+
+import glowpy
+from glowpy.core.tensor import Array
+from glowpy.session.session import InferenceSession
+from tests.onnx.comparison import assert_same
+
+HEAD = '<ir_version: 10, opset_import: ["": 17]> '
+ROUNDS = 40
+SCALED = "o = Constant<value = float {1.25}>() b = Mul(a, o)"
+GROWN = "o = ReduceMean<keepdims = 1>(a) b = Concat<axis = 0>(a, o)"
+
+
+def appending(body: str) -> str:
+    """A loop that carries a vector from x on, and a list that is empty at first."""
+    return f"""agraph (float[N] x, int64 k) => (float[K] y, float[J] z, int64 n) {{
+    t = Constant<value = bool {{1}}>() s0 = SequenceEmpty<dtype = 1>() z, s = Loop(k, t, x, s0)
+    <body = g (int64 i, bool c, float[L] a, seq(float[L]) s1) => (bool c2, float[M] b, seq(float[L]) s2) {{
+      {body} c2 = Identity(c) }}> y = ConcatFromSequence<axis = 0>(s) n = SequenceLength(s) }}"""
+
+
+def reading(body: str) -> str:
+    """A loop over the rows of x as a sequence, which carries a vector from the first one on."""
+    return f"""agraph (float[R, N] x, int64 k) => (float[N] y) {{
+    t = Constant<value = bool {{1}}>() s = SplitToSequence<axis = 0, keepdims = 0>(x)
+    h = Constant<value = float {{0.5}}>() first = Constant<value = int64 {{0}}>()
+    x0 = SequenceAt(s, first) y = Loop(k, t, x0)
+    <body = g (int64 i, bool c, float[N] a) => (bool c2, float[N] b) {{
+      {body} q = Mul(a, h) b = Add(q, e) c2 = Identity(c) }}> }}"""
+
+
+LAST = """agraph (float[N] x, int64 k) => (float[N] y) { t = Constant<value = bool {1}>() s0 = SequenceConstruct(x)
+    h = Constant<value = float {0.5}>() m = Constant<value = int64 {-1}>() s = Loop(k, t, s0)
+    <body = g (int64 i, bool c, seq(float[N]) s1) => (bool c2, seq(float[N]) s2) {
+      e = SequenceAt(s1, m) q = Mul(e, h) b = Add(q, x) s2 = SequenceInsert(s1, b) c2 = Identity(c) }>
+    y = SequenceAt(s, m) }"""
+UNCHANGED = """agraph (float[R, N] x, int64 k) => (float[N] y) { t = Constant<value = bool {1}>()
+    s = SplitToSequence<axis = 0, keepdims = 0>(x) first = Constant<value = int64 {0}>() x0 = SequenceAt(s, first)
+    y, s9 = Loop(k, t, x0, s)
+    <body = g (int64 i, bool c, float[N] a, seq(float[N]) s1) => (bool c2, float[N] b, seq(float[N]) s1) {
+      e = SequenceAt(s1, i) b = Add(a, e) c2 = Identity(c) }> }"""
+MAPPED = """agraph (float[R, N] x, float[M] w) => (float[K] y, float[J] z) {
+    s = SplitToSequence<axis = 0, keepdims = 0>(x) p, q = SequenceMap(s, w)
+    <body = g (float[N] a, float[M] v) => (float[N] b, float[L] d) { b = Exp(a) d = Concat<axis = 0>(v, b) }>
+    y = ConcatFromSequence<axis = 0>(p) z = ConcatFromSequence<axis = 0>(q) }"""
+
+VECTOR, ROWS = (
+    np.linspace(0.5, 2, 3, dtype=np.float32),
+    np.random.default_rng(0).random((ROUNDS, 3), np.float32),
+)
+CASES: dict[str, tuple[str, Array]] = {
+    "appended": (appending(f"{SCALED} s2 = SequenceInsert(s1, b)"), VECTOR),
+    "that grow": (appending(f"{GROWN} s2 = SequenceInsert(s1, b)"), VECTOR),
+    "before the round": (appending(f"{GROWN} s2 = SequenceInsert(s1, a)"), VECTOR),
+    "two a round": (appending(f"{GROWN} s3 = SequenceInsert(s1, o) s2 = SequenceInsert(s3, b)"), VECTOR),
+    "the last one": (LAST, VECTOR),
+    "at the number": (reading("e = SequenceAt(s, i)"), ROWS),
+    "of a state": (UNCHANGED, ROWS),
+    "mapped": (MAPPED, ROWS),
+}  # fmt: skip
+ONE_BY_ONE: dict[str, tuple[str, Array]] = {
+    "in front": (appending(f"{SCALED} f = Constant<value = int64 {{0}}>() s2 = SequenceInsert(s1, b, f)"), VECTOR),
+    "counted": (appending(f"{SCALED} s2 = SequenceInsert(s1, b) u = SequenceLength(s1) v = Identity(u)"), VECTOR),
+    "at a computed place": (
+        reading("m = Constant<value = int64 {39}>() j = Sub(m, i) e = SequenceAt(s, j)"), ROWS,
+    ),
+}  # fmt: skip
+
+
+def fed(x: Array, text: str, rounds: int) -> dict[str, Array]:
+    second = {"w": VECTOR} if "w)" in text.partition("=>")[0] else {"k": np.array(rounds)}
+    return {"x": x, **second}
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("case", [*CASES, *ONE_BY_ONE])
+def test_elements_of_sequences_in_rounds(case: str, backend: str) -> None:
+    text, x = {**CASES, **ONE_BY_ONE}[case]
+    proto = parser.parse_model(HEAD + text)
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    session = glowpy.InferenceSession(proto, backend=backend)
+    for rounds in (2, 1, ROUNDS):
+        feeds = fed(x, text, rounds)
+        for got, expected in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
+            assert_same(got, expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_they_are_no_calls_of_their_own(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, x = CASES[case]
+    session = glowpy.InferenceSession(parser.parse_model(HEAD + text), backend="cpu")
+    feeds, calls = fed(x, text, ROUNDS), 0
+    run = InferenceSession.run
+
+    def counted(self: InferenceSession, *arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return run(self, *arguments, **options)
+
+    session.run(None, feeds)
+    monkeypatch.setattr(InferenceSession, "run", counted)
+    session.run(None, feeds)
+    assert calls < 8
+
+
+@pytest.mark.parametrize("case", ["at the number", "of a state"])
+def test_a_round_without_an_element(case: str) -> None:
+    text, x = CASES[case]
+    session = glowpy.InferenceSession(parser.parse_model(HEAD + text), backend="cpu")
+    for _ in range(2):
+        with pytest.raises(
+            glowpy.UserError,
+            match=f"SequenceAt: expected a position from -{ROUNDS} to {ROUNDS - 1}",
+        ):
+            session.run(None, fed(x, text, ROUNDS + 1))
+
+
+def test_elements_belong_to_the_caller() -> None:
+    text = appending(f"{SCALED} s2 = SequenceInsert(s1, b)").replace(
+        "float[K] y, ", "seq(float[L]) s, "
+    )
+    text = text.replace("y = ConcatFromSequence<axis = 0>(s)", "")
+    session = glowpy.InferenceSession(parser.parse_model(HEAD + text), backend="cpu")
+    feeds = fed(VECTOR, text, 5)
+    first = session.run(None, feeds)[0]
+    kept = [item.copy() for item in first]
+    second = session.run(None, feeds)[0]
+    for item in second:
+        item[:] = 7
+    for item, copy in zip(first, kept, strict=True):
+        assert_same(item, copy)
+
+
+def test_elements_of_several_shapes_are_read_one_by_one() -> None:
+    """What a list begins with may have another shape than what is appended, and so may what is read."""
+    text = """agraph (seq(float[N]) s0, int64 k) => (seq(float[N]) s, float y) { t = Constant<value = bool {1}>()
+    z = Constant<value = float {0}>() y, s = Loop(k, t, z, s0)
+    <body = g (int64 i, bool c, float a, seq(float[N]) s1) => (bool c2, float b, seq(float[N]) s2) {
+      e = SequenceAt(s0, i) r = ReduceSum<keepdims = 0>(e) b = Add(a, r) d = Neg(e)
+      s2 = SequenceInsert(s1, d) c2 = Identity(c) }> }"""
+    proto = parser.parse_model(HEAD + text)
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    session = glowpy.InferenceSession(proto, backend="cpu")
+    for sizes in ((3, 1, 2), (2, 2, 2)):
+        feeds = {"s0": [np.ones(size, np.float32) for size in sizes], "k": np.array(3)}
+        for _ in range(2):
+            got, expected = session.run(None, feeds), reference.run(None, feeds)
+            assert_same(got[1], expected[1])
+            for item, wanted in zip(got[0], expected[0], strict=True):
+                assert_same(item, wanted)
