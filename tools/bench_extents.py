@@ -22,7 +22,7 @@ import glowpy
 from glowpy.core.random_array import random_array
 from glowpy.graph.function import Module
 from glowpy.importer import OnnxModel, read_model
-from glowpy.importer.onnx.open_dimensions import Unsaid
+from glowpy.importer.open_dimensions import Unsaid
 from glowpy.importer.shape_text import parse_shapes
 from glowpy.support.console import print_table
 from tools.bench_command import existing_file, number, saying_errors, usable_core, whole_number

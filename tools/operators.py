@@ -29,10 +29,10 @@ from glowpy.importer.declared import type_name
 from glowpy.importer.elements import elem_type_of, kind_of
 from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.check import unsupported_reason
+from glowpy.importer.onnx.host.operators import HOSTED_OPERATORS
 from glowpy.importer.onnx.host.types import is_numeric
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.onnx.registry import handler_of, registered
-from glowpy.session.host.registry import ruled
 from glowpy.support.errors import GlowError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -239,7 +239,7 @@ def render() -> str:
     page += "| domain | operators |\n|---|---|\n"
     for domain in ("", "ai.onnx.ml"):
         package_operators = [
-            f"{name} ({opsets[0]}-)" for (of, name), opsets in ruled().items() if of == domain
+            f"{name} ({since}-)" for (of, name), since in HOSTED_OPERATORS.items() if of == domain
         ]
         page += f"| {domain or 'ai.onnx'} | {', '.join(package_operators)} |\n"
     return page

@@ -13,8 +13,8 @@ from glowpy.graph.node import Storage
 from glowpy.graph.state import Declared
 from glowpy.importer import Model
 from glowpy.importer.declared import ValueInfo, computed_dims
-from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.host.types import HostInfo
+from glowpy.importer.model import HostedModel
+from glowpy.importer.value_types import HostInfo
 from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import UserError
 from glowpy.support.remedies import remedied, spelled_dims
@@ -51,7 +51,7 @@ def print_model(path: str, *, as_json: bool) -> None:
         for name, port in ports.items()
     ]
     print_table("", ["", "name", "type"], rows)
-    if isinstance(model, HostModel):
+    if isinstance(model, HostedModel):
         _print_hosted(inputs)
     elif model is not None:
         _print_open(model, inputs, open_dims, pairs)
@@ -129,7 +129,7 @@ def _ranges(model: Model, lows: Mapping[str, int]) -> dict[str, Dim]:
     return dims
 
 
-def _ports(path: str, model: Model | HostModel | None) -> tuple[Ports, Ports, Ports]:
+def _ports(path: str, model: Model | HostedModel | None) -> tuple[Ports, Ports, Ports]:
     """Inputs, outputs and variables."""
     if model is None:
         functions = load_model(path).networks

@@ -16,10 +16,10 @@ from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.importer.declared import check_names
-from glowpy.importer.onnx.host.types import HostInfo
-from glowpy.importer.onnx.open_dimensions import ASSUMED
-from glowpy.importer.onnx.reports import located
+from glowpy.importer.open_dimensions import ASSUMED
+from glowpy.importer.reports import located
 from glowpy.importer.shape_text import Dims, Shapes
+from glowpy.importer.value_types import HostInfo
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, highest

@@ -30,8 +30,8 @@ from glowpy.graph.printer import print_module
 from glowpy.importer import Model, open_any, open_file, reader_of
 from glowpy.importer.declared import ValueInfo
 from glowpy.importer.foreign import foreign_file, foreign_folder
-from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
+from glowpy.importer.model import HostedModel
+from glowpy.importer.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
 from glowpy.recipe import state_ports
 from glowpy.runtime.ports import Port
@@ -179,7 +179,7 @@ def expect_onnx(path: str, constants: str) -> None:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
 
 
-def open_onnx(path: str, constants: str = "") -> Model | HostModel | None:
+def open_onnx(path: str, constants: str = "") -> Model | HostedModel | None:
     """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `open_any` do."""
     if is_text(path):
         return None

@@ -14,7 +14,7 @@ from glowpy.backend import Backend
 from glowpy.cli.model import expect_onnx, parse_state
 from glowpy.cli.values import parse_values
 from glowpy.importer import OnnxModel, open_any
-from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.model import HostedModel
 from glowpy.session.preparation import CompileEvent, parse_ranges
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import print_json, progress
@@ -71,7 +71,7 @@ def prepare_model(
     expect_onnx(path, "")
     model = open_any(Path(path))
     events: list[CompileEvent] = []
-    pairs = None if isinstance(model, HostModel) or not state else parse_state(state, model)
+    pairs = None if isinstance(model, HostedModel) or not state else parse_state(state, model)
     try:
         given = parse_ranges(ranges)
     except UserError as error:

@@ -53,8 +53,8 @@ from glowpy.debugging.compare import (
 )
 from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
 from glowpy.graph.function import Function
+from glowpy.importer.model import HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
-from glowpy.importer.onnx.host.model import HostModel, by_rounds
 from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.support.console import progress
@@ -250,7 +250,7 @@ def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Ru
         given |= {"--function": source.name, "--value": source.values, **passes.given}
         return run_ir(model, source.constants, inputs, plan, given)
     opened = open_onnx(model, source.constants)
-    if isinstance(opened, HostModel):
+    if isinstance(opened, HostedModel):
         _refuse(source.state, source.name)
         _refuse_watching(passes)
         return run_hosted(opened, inputs, shapes, source.values, plan)
@@ -260,7 +260,7 @@ def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Ru
         if opened is None or source.state:
             raise
         _refuse_watching(passes)
-        split = by_rounds(opened, error)
+        split = opened.in_parts(error)
         if split is None:
             raise
         return run_hosted(split, inputs, shapes, source.values, plan)

@@ -14,8 +14,7 @@ from glowpy.cli.run_report import HALVES, Run
 from glowpy.cli.values import parse_values
 from glowpy.core.elemkind import ElemKind
 from glowpy.debugging.observers import Observers
-from glowpy.importer.elements import elem_type_of
-from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.model import HostedModel
 from glowpy.importer.shape_text import parse_shapes
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import progress
@@ -24,7 +23,7 @@ __all__ = ["run_hosted"]
 
 
 def run_hosted(
-    model: HostModel,
+    model: HostedModel,
     texts: Sequence[str],
     shapes: Sequence[str],
     values: Sequence[str],
@@ -67,15 +66,9 @@ def run_hosted(
         compiled=begun.get("compile", (0, 0)),
         compared=results,
         interpret=interpret,
-        kinds=lambda: _halves(model),
+        kinds=lambda: {*HALVES} & model.plan.kinds,
         in_python=bool(model.plan.host_steps),
     )
-
-
-def _halves(model: HostModel) -> set[ElemKind]:
-    """The kinds of halves among the values of its graph."""
-    elements = {type.tensor_type.elem_type for type in model.plan.types.values()}
-    return {kind for kind in HALVES if elem_type_of(kind) in elements}
 
 
 _KINDS = {kind.dtype: kind.value for kind in ElemKind}

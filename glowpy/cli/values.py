@@ -13,7 +13,7 @@ from glowpy.cli.files import read_array
 from glowpy.core.array_file import as_codes
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.host.types import HostInfo
+from glowpy.importer.value_types import HostInfo
 from glowpy.support.errors import UserError
 
 __all__ = ["parse_values", "value_option"]

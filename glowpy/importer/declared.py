@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ __all__ = [
     "check_names",
     "code_name",
     "computed_dims",
+    "meaningful",
     "resized_info",
     "spelled_shape",
     "type_name",
@@ -32,6 +34,21 @@ __all__ = [
 
 DeclaredDim = int | str | None
 """A size, the name of a symbolic dimension, or nothing at all."""
+
+
+_SAYS_NOTHING = re.compile(r"\s*(\?*|unk(__\d+)?|None|-1)\s*")
+"""Names that exporters give to dimensions of which they know nothing: two that are called so need not be equal."""
+
+
+def meaningful(names: Sequence[DeclaredDim] | None) -> list[DeclaredDim] | None:
+    """A shape with None for names that say nothing; None without a rank."""
+    return (
+        None
+        if names is None
+        else [
+            None if isinstance(dim, str) and _SAYS_NOTHING.fullmatch(dim) else dim for dim in names
+        ]
+    )
 
 
 def code_name(kind: ElemKind) -> str:

@@ -9,7 +9,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import TYPE_NAMES, Narrow
 from glowpy.support.errors import UnsupportedError
 
-__all__ = ["NARROW", "PACKED", "STRING", "elem_type_of", "kind_of"]
+__all__ = ["NARROW", "PACKED", "STRING", "dtype_named", "elem_type_of", "kind_named", "kind_of"]
 
 STRING = 8
 """The number of strings."""
@@ -80,3 +80,21 @@ def kind_of(elem_type: int) -> ElemKind:
 def elem_type_of(kind: ElemKind) -> int:
     """The ONNX element type of a kind."""
     return next(number for number, other in _KINDS.items() if other is kind)
+
+
+_NUMBERS = {
+    **{TYPE_NAMES[kind]: number for number, kind in _KINDS.items() if number not in NARROW},
+    **{narrow.name: number for number, narrow in NARROW.items()},
+    **{name.lower(): number for number, name in _OTHERS.items()},
+}
+
+
+def kind_named(name: str) -> ElemKind:
+    """The element kind of what ONNX calls so, such as `float`. Raises UnsupportedError as `kind_of` does."""
+    return kind_of(_NUMBERS.get(name, 0))
+
+
+def dtype_named(name: str) -> np.dtype[np.generic]:
+    """The numpy dtype of arrays of such elements; that of narrow integers is of ml_dtypes. Raises UnsupportedError."""
+    narrow = NARROW.get(_NUMBERS.get(name, 0))
+    return kind_named(name).dtype if narrow is None else narrow.dtype

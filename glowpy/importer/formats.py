@@ -25,8 +25,8 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs
-from glowpy.importer.model import Model
-from glowpy.importer.onnx.host.model import HostModel, open_model
+from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.onnx.host.model import open_model
 from glowpy.importer.onnx.model import read_model
 from glowpy.importer.storage import InFile
 from glowpy.support.errors import UserError
@@ -120,7 +120,7 @@ def open_file(model: str | Path | bytes | ModelProto) -> Model:
 
 def open_any(
     model: str | Path | bytes | ModelProto, files: Mapping[Path, InFile] | None = None
-) -> Model | HostModel:
+) -> Model | HostedModel:
     """Reads and checks a model of any format, for a session. Raises what `load` raises."""
     return open_model(model, files=files) if reader_of(model) is None else open_file(model)
 

@@ -7,7 +7,7 @@ are, what state there is and what names the result follows from that here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Self
 
@@ -17,19 +17,43 @@ from glowpy.core.extents import symbols_of_types
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.importer.declared import DeclaredDim, ValueInfo, bind
+from glowpy.importer.reports import located
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, highest, lowest
 
 if TYPE_CHECKING:
     from glowpy.graph.function import Module
-    from glowpy.graph.state import StatePairs
+    from glowpy.graph.state import Declared, StatePairs
+    from glowpy.importer.host_plan import HostPlan
+    from glowpy.importer.needs import RoundsError, ValueNeededError
+    from glowpy.importer.value_types import HostInfo
 
 __all__ = ["HostedModel", "Model", "onnx_digest"]
 
 
-class HostedModel:
-    """A model of which a session computes a part itself."""
+class HostedModel(ABC):
+    """A checked model of which a session computes a part itself."""
+
+    @property
+    @abstractmethod
+    def file(self) -> str:
+        """The name of the model in messages."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> list[HostInfo]:
+        """The inputs, in the order of the model."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> list[HostInfo]:
+        """The outputs, in the order of the model."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> HostPlan:
+        """The steps of the model. Raises UserError that lists the nodes that are wrong in themselves."""
 
 
 class Model(ABC):
@@ -82,22 +106,30 @@ class Model(ABC):
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
         from glowpy.graph.state import recognized_pairs  # noqa: PLC0415 - graphs
-        from glowpy.importer.onnx.signature import declared  # noqa: PLC0415 - the reader
 
-        return recognized_pairs(declared(self.inputs), declared(self.outputs))
+        return recognized_pairs(_declared(self.inputs), _declared(self.outputs))
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
         from glowpy.graph.state import check_pairs  # noqa: PLC0415 - graphs
-        from glowpy.importer.onnx.signature import declared  # noqa: PLC0415 - the reader
 
-        check_pairs(pairs, declared(self.inputs), declared(self.outputs))
+        check_pairs(pairs, _declared(self.inputs), _declared(self.outputs))
 
     def for_session(self, *, checked: bool, shares_caches: bool) -> Self:
         """The same model, for a session that checks indices or has caches in the memory of their past."""
         model = copy(self)
         model.checked, model.shares_caches = checked, self.shares_caches or shares_caches
         return model
+
+    def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
+        """The same model, whose session runs what the error is about itself, round by round; None if none can."""
+        del error
+        return None
+
+    def asks_for_rounds(self, error: ValueNeededError) -> bool:
+        """Whether an error asks how often a loop of the model runs, rather than for what its body needs."""
+        del error
+        return False
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
         """The model with inputs of these shapes, where they contradict sizes that it declares, if that is possible."""
@@ -154,9 +186,14 @@ class Model(ABC):
         try:
             return bind(self.inputs, {**shapes_of_values, **(shapes or {})}, dims or {})
         except UserError as error:
-            from glowpy.importer.onnx.reports import located  # noqa: PLC0415 - the reader
-
             raise located(error, Loc(self.file)) from None
+
+
+def _declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
+    """The declared kinds and shapes of inputs or outputs, by name."""
+    from glowpy.graph.state import Declared  # noqa: PLC0415 - graphs
+
+    return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
 def onnx_digest(

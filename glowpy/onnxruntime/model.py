@@ -16,9 +16,9 @@ from glowpy.importer import (
     read_proto,
 )
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.importer.onnx.host.model import open_model as read_model
-from glowpy.importer.onnx.host.types import HostInfo
+from glowpy.importer.value_types import HostInfo
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
 from glowpy.support.errors import GlowError
@@ -78,7 +78,7 @@ class ModelMetadata:
 
 def open_model(
     path_or_bytes: str | bytes | PathLike[str], options: SessionOptions
-) -> OnnxModel | HostModel:
+) -> OnnxModel | OnnxHostedModel:
     """Reads a model, and gives its dimensions the sizes that the options name.
 
     Raises TypeError for what is neither a path nor bytes, and the exceptions that are named for what is wrong.
@@ -104,7 +104,7 @@ def open_model(
     return model
 
 
-def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
+def metadata(model: OnnxModel | OnnxHostedModel) -> ModelMetadata:
     """Reads the metadata of a model."""
     proto = model.source.proto
     return ModelMetadata(
@@ -118,7 +118,7 @@ def metadata(model: OnnxModel | HostModel) -> ModelMetadata:
     )
 
 
-def output_infos(model: OnnxModel | HostModel) -> list[NodeArg]:
+def output_infos(model: OnnxModel | OnnxHostedModel) -> list[NodeArg]:
     """The outputs, with sizes that follow from the inputs and are not declared."""
     nodes = [node for _, node in model.order] if isinstance(model, OnnxModel) else None
     proto = model.source.proto
@@ -154,7 +154,7 @@ def get_compatibility_info_from_model_bytes(model_data: bytes, ep_type: str) -> 
     return entries.get(f"ep_compatibility_info.{ep_type}")
 
 
-def overridable(model: OnnxModel | HostModel) -> list[NodeArg]:
+def overridable(model: OnnxModel | OnnxHostedModel) -> list[NodeArg]:
     """The initializers that are inputs as well: a run may give others, if all of the model is compiled."""
     if model.source.proto.ir_version < _FIRST_OVERRIDABLE:
         return []
@@ -162,9 +162,9 @@ def overridable(model: OnnxModel | HostModel) -> list[NodeArg]:
     return [NodeArg.of(info) for info in _stored(model) if info.name in inputs]
 
 
-def _stored(model: OnnxModel | HostModel) -> list[ValueInfo]:
+def _stored(model: OnnxModel | OnnxHostedModel) -> list[ValueInfo]:
     """The initializers that may be replaced."""
-    if isinstance(model, HostModel):
+    if isinstance(model, OnnxHostedModel):
         return []
     return [
         ValueInfo(name, tensor.type.kind, list(tensor.type.extents))

@@ -12,7 +12,7 @@ from glowpy.exporter import Locate, copied_model, save, with_data_apart
 from glowpy.graph.function import Module
 from glowpy.importer import Given, OnnxModel, external_reader
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.model import open_model
@@ -82,8 +82,8 @@ def optimized_model(
     return copied_model(content, external, locate, dims=options.dims)
 
 
-def _exported(model: OnnxModel | HostModel, locate: Locate | None) -> bytes:
-    if isinstance(model, HostModel):
+def _exported(model: OnnxModel | OnnxHostedModel, locate: Locate | None) -> bytes:
+    if isinstance(model, OnnxHostedModel):
         raise UserError("a session computes a part of it")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "optimized.onnx"

@@ -14,7 +14,7 @@ import numpy as np
 from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
 from glowpy.importer import OnnxModel
-from glowpy.importer.onnx.host.model import HostModel
+from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.config import configured
 from glowpy.onnxruntime.devices import (
@@ -409,7 +409,7 @@ class InferenceSession(ProcessBound):
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
         shared = self._caches and out is not None and _shares_memory(feeds, out)
-        is_complete = len(feeds) == len(self._required) or isinstance(self._model, HostModel)
+        is_complete = len(feeds) == len(self._required) or isinstance(self._model, OnnxHostedModel)
         if self._profiler is None and is_complete and not shared:
             return self._session.run(names, feeds, out=out)
         choice = {info.name for info in self._overridable}

@@ -7,8 +7,8 @@ from typing import Any, final
 
 from glowpy.core.tensor import Array
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.host.types import HostValue
+from glowpy.importer.model import HostedModel
+from glowpy.importer.value_types import HostValue
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types
 from glowpy.session.hosted import Hosted, Opening, RunInParts
 
@@ -27,7 +27,7 @@ class ByRounds(RunInParts):
 
     def __init__(
         self,
-        model: HostModel,
+        model: HostedModel,
         inputs: Sequence[ValueInfo],
         outputs: Sequence[ValueInfo],
         opening: Opening,

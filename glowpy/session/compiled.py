@@ -13,7 +13,6 @@ from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.runtime.arrays import given_inputs
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types, narrowed
-from glowpy.session.kept_model import by_rounds
 from glowpy.session.preparation import Range, Ranges
 from glowpy.session.programs import Compiling, Programs
 from glowpy.session.state import SessionState
@@ -108,8 +107,8 @@ class Compiled:
         """
         from glowpy.session.by_rounds import ByRounds  # noqa: PLC0415 - most models are compiled as a whole
 
-        model = by_rounds(self.model, error)
-        if self.state.pairs or model is None or not model.forced:
+        model = self.model.in_parts(error)
+        if self.state.pairs or model is None:
             raise error
         self._gate.admit(error.diagnostics[0].message)
         return ByRounds(model, self.inputs, self.outputs, opening)

@@ -13,7 +13,7 @@ from glowpy.support.errors import UserError, expect_type
 
 if TYPE_CHECKING:
     from glowpy.importer.declared import ValueInfo
-    from glowpy.importer.onnx.host.types import HostInfo
+    from glowpy.importer.value_types import HostInfo
 
 __all__ = [
     "check_out",

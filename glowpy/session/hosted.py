@@ -13,13 +13,11 @@ from typing import NoReturn, Protocol, TypeAlias, final
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.importer.host_plan import HostPlan, HostStep, Segment
+from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
-from glowpy.importer.onnx.host.model import HostModel
-from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
-from glowpy.importer.onnx.host.types import HostInfo, HostValue
-from glowpy.importer.onnx.model import OnnxModel
-from glowpy.importer.onnx.reports import located, raise_all
-from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.reports import located, raise_all
+from glowpy.importer.value_types import HostInfo, HostValue, ValueType
 from glowpy.rounds import Rounds
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, listed
@@ -27,7 +25,7 @@ from glowpy.session.host.node import HostNode
 from glowpy.session.host.registry import rule_of
 from glowpy.session.preparation import Range
 from glowpy.session.wiring import BodyWiring, wiring_of
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
 
 __all__ = ["Hosted", "Opening", "RunInParts"]
@@ -55,7 +53,7 @@ class Session(Protocol):
         """Describes what open dimensions are assumed to be."""
 
 
-Opening: TypeAlias = Callable[[OnnxModel], Session]
+Opening: TypeAlias = Callable[[Model], Session]
 """Opens a session of a part of a model."""
 
 
@@ -87,7 +85,7 @@ class Hosted(RunInParts):
     Raises UserError that lists the nodes whose attributes are wrong.
     """
 
-    def __init__(self, model: HostModel, session_of: Opening) -> None:
+    def __init__(self, model: HostedModel, session_of: Opening) -> None:
         self._model = model
         self._session_of = session_of
         self._sessions: list[Session] = []
@@ -96,9 +94,7 @@ class Hosted(RunInParts):
         self._graph = self._prepared(model.plan, inner=False)
         raise_all(self._errors)
         self._known = frozenset(info.name for info in model.inputs)
-        self._needed = frozenset(
-            info.name for info in model.inputs if not info.proto.HasField("optional_type")
-        )
+        self._needed = frozenset(info.name for info in model.inputs if not info.is_optional)
 
     @property
     def inputs(self) -> list[HostInfo]:
@@ -166,30 +162,25 @@ class Hosted(RunInParts):
                 steps.append(_Part(step, self._opened, self._opening, inner=inner))
                 continue
             try:
-                steps.append(self._host_step(step, plan))
+                steps.append(self._host_step(step))
             except UserError as error:
-                operator = step.node.op_type
-                self._errors.append(located(error, self._model.loc(step), f"{operator}: "))
+                self._errors.append(located(error, step.loc, f"{step.operator}: "))
         return _Graph(plan, steps)
 
     def _opened(self, segment: Segment) -> Session:
-        model = OnnxModel(segment.source)
-        model.check()
+        model = segment.model()
         with self._opening:
             session = self._session_of(model)
             self._sessions.append(session)
         return session
 
-    def _host_step(self, step: HostStep, plan: HostPlan) -> Step:
-        node, loc = step.node, self._model.loc(step)
-        rule = rule_of(domain_of(node.domain), node.op_type, step.opset)
-        if rule is None:
-            raise InternalError(f"{node.op_type}: a step without a rule was not refused")
+    def _host_step(self, step: HostStep) -> Step:
+        if step.problem is not None:
+            return _failing(step.problem)
         bodies = {name: self._prepared(body, inner=True) for name, body in step.bodies.items()}
-        types = [plan.types.get(name) for name in node.input]
-        function = rule(HostNode(node, self._model.source.stores, bodies, types))
-        inputs, outputs, outer = [*node.input], [*node.output], step.outer
-        what = f"{node.op_type}: "
+        function = rule_of(step.operator)(HostNode(step, bodies))
+        inputs, outputs, outer, loc = step.inputs, step.outputs, step.outer, step.loc
+        what = f"{step.operator}: "
 
         def compute_one(values: dict[str, HostValue]) -> None:
             try:
@@ -211,6 +202,16 @@ class Hosted(RunInParts):
 
         is_plain = len(outputs) == 1 and outputs[0] and all(inputs) and not bodies
         return compute_one if is_plain else compute
+
+
+def _failing(problem: UserError) -> Step:
+    """Returns a step of a branch that cannot be taken: it raises what is wrong."""
+
+    def compute(values: dict[str, HostValue]) -> None:
+        del values
+        raise problem
+
+    return compute
 
 
 @final
@@ -258,7 +259,8 @@ class _Graph:
         self._constants = plan.constants
         self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
-        self.output_types = plan.output_types
+        self.input_types: Sequence[ValueType | None] = plan.input_types
+        self.output_types: Sequence[ValueType | None] = plan.output_types
 
     def __call__(
         self, inputs: Sequence[HostValue], outer: Mapping[str, HostValue]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo
-from glowpy.importer.model import Model, onnx_digest
+from glowpy.importer.model import HostedModel, Model, onnx_digest
 from glowpy.importer.storage import InFile
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from glowpy.graph.state import StatePairs
     from glowpy.importer import OnnxModel
     from glowpy.importer.needs import RoundsError, ValueNeededError
-    from glowpy.importer.onnx.host.model import HostModel
     from glowpy.importer.onnx.source import Source
     from glowpy.support.symbolic import Dim
 
-__all__ = ["KeptModel", "asks_for_rounds", "by_rounds", "open_kept"]
+__all__ = ["KeptModel", "open_kept"]
 
 
 @final
@@ -97,6 +96,14 @@ class KeptModel(Model):
         self._whole[:] = [whole]
         return whole.for_session(checked=self.checked, shares_caches=self.shares_caches)
 
+    def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
+        """The same model, whose session runs what the error is about itself: see `Model.in_parts`."""
+        return self.opened().in_parts(error)
+
+    def asks_for_rounds(self, error: ValueNeededError) -> bool:
+        """Whether an error asks how often a loop of the model runs: see `Model.asks_for_rounds`."""
+        return self.opened().asks_for_rounds(error)
+
     def build(self, **given: Any) -> Module:
         """A module: see `OnnxModel.build`."""
         return self.opened().build(**given)
@@ -108,22 +115,8 @@ class KeptModel(Model):
         return self.opened().module(types, values, supposed)
 
 
-def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel | None:
-    """The same model, whose session computes what an error is about itself: see `host.model.by_rounds`."""
-    from glowpy.importer.onnx.host.model import by_rounds  # noqa: PLC0415 - the reader
-
-    return by_rounds(model.opened() if isinstance(model, KeptModel) else model, error)
-
-
-def asks_for_rounds(model: Model, error: ValueNeededError) -> bool:
-    """Whether an error asks how often a loop of the model runs: see `host.model.asks_for_rounds`."""
-    from glowpy.importer.onnx.host.model import asks_for_rounds  # noqa: PLC0415 - the reader
-
-    return asks_for_rounds(model.opened() if isinstance(model, KeptModel) else model, error)
-
-
 @within_limits
-def open_kept(model: str | Path | bytes | ModelProto) -> Model | HostModel:
+def open_kept(model: str | Path | bytes | ModelProto) -> Model | HostedModel:
     """Returns what the cache has of a model; else reads and checks the model, and stores that.
 
     Raises what `open_any` raises.

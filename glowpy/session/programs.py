@@ -24,7 +24,6 @@ from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.feeds import key_of, listed
-from glowpy.session.kept_model import asks_for_rounds, by_rounds
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
 from glowpy.session.shape_plan import ShapePlan
 from glowpy.session.specialisations import Specialisations
@@ -258,12 +257,11 @@ class Programs:
 
     def _decides(self, error: ValueNeededError) -> bool:
         """Whether the session can choose by these elements while it runs: they decide about branches or rounds."""
-        split = None if self._pairs else by_rounds(self._model, error)
-        return split is not None and bool(split.forced)
+        return not self._pairs and self._model.in_parts(error) is not None
 
     def _counts(self, error: ValueNeededError) -> bool:
         """Whether the elements decide how often a loop runs, which the session can run round by round at once."""
-        return not self._pairs and asks_for_rounds(self._model, error)
+        return not self._pairs and self._model.asks_for_rounds(error)
 
     def _know(self, error: ValueNeededError, shapes: Shapes, known: Mapping[str, Array]) -> None:
         """Notes inputs whose elements must be known beside those that are; another thread may have noted them."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Array
     from glowpy.importer.declared import ValueInfo
     from glowpy.importer.needs import RoundsError, ValueNeededError
-    from glowpy.importer.onnx.host.types import HostInfo, HostValue
+    from glowpy.importer.value_types import HostInfo, HostValue
     from glowpy.runtime.compiled import CompiledFunction
     from glowpy.session.hosted import Opening
     from glowpy.session.preparation import Range

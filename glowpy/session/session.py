@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from glowpy.graph.state import StatePairs
-    from glowpy.importer import OnnxModel
     from glowpy.importer.declared import ValueInfo
-    from glowpy.importer.onnx.host.model import HostModel
-    from glowpy.importer.onnx.host.types import HostInfo
+    from glowpy.importer.value_types import HostInfo
 
 __all__ = ["InferenceSession"]
 
@@ -82,7 +80,7 @@ class InferenceSession(ProcessBound):
     @within_limits
     def __init__(
         self,
-        model: str | Path | bytes | ModelProto | Model | HostModel,
+        model: str | Path | bytes | ModelProto | Model | HostedModel,
         *,
         backend: str | Backend = "cpu",
         options: CompileOptions | None = None,
@@ -119,7 +117,7 @@ class InferenceSession(ProcessBound):
 
     def _runner_of(
         self,
-        opened: Model | HostModel,
+        opened: Model | HostedModel,
         state: StatePairs | Literal["auto"] | None,
         shapes: Mapping[str, Sequence[Dim | str | None]],
     ) -> Runner:
@@ -162,7 +160,7 @@ class InferenceSession(ProcessBound):
         if self._own:
             self._compiling.backend.close()
 
-    def _part(self, model: OnnxModel) -> InferenceSession:
+    def _part(self, model: Model) -> InferenceSession:
         """A session of what is compiled of a model that is split."""
         compiling = self._compiling
         return InferenceSession(

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment
-from glowpy.importer.onnx.host.types import HostValue
-from glowpy.importer.onnx.source import domain_of
+from glowpy.importer.host_plan import HostPlan, Segment
+from glowpy.importer.value_types import HostValue
 from glowpy.rounds import Rounds, Wiring
 
 __all__ = ["BodyWiring", "wiring_of"]
@@ -87,15 +86,15 @@ class _Wirer:
         if rounds.counters:
             self._number, self._truth, *self._inputs = self._inputs
             self._keep, *self._results = self._results
-        self._makers = {step.node.output[0]: step for step in plan.host_steps}
+        self._makers = {step.outputs[0]: step for step in plan.host_steps}
         self._explained: set[int] = set()
         self._copies = dict(self._identities())
 
     def _identities(self) -> Iterator[tuple[str, str]]:
         for step in self._plan.host_steps:
-            if _is(step, "Identity"):
+            if step.operator == "Identity":
                 self._explained.add(id(step))
-                yield step.node.output[0], step.node.input[0]
+                yield step.outputs[0], step.inputs[0]
 
     def _source(self, name: str) -> str:
         """Returns the value that a value is a copy of."""
@@ -147,11 +146,11 @@ class _Wirer:
         items: list[str] = []
         while given != taken:
             step = self._makers.get(given)
-            if step is None or not _is(step, "SequenceInsert") or any(step.node.input[2:]):
+            if step is None or step.operator != "SequenceInsert" or any(step.inputs[2:]):
                 return None
             self._explained.add(id(step))
-            given = self._source(step.node.input[0])
-            items.append(self._source(step.node.input[1]))
+            given = self._source(step.inputs[0])
+            items.append(self._source(step.inputs[1]))
         return items[::-1]
 
     def _read(self, same: set[int]) -> tuple[dict[str, str], dict[str, int]]:
@@ -160,10 +159,10 @@ class _Wirer:
         latest: dict[str, int] = {}
         unchanged = {*self._plan.outer, *(self._inputs[place] for place in same)}
         for step in self._plan.host_steps:
-            if not _is(step, "SequenceAt"):
+            if step.operator != "SequenceAt":
                 continue
-            sequence, position = map(self._source, step.node.input)
-            (name,) = step.node.output
+            sequence, position = map(self._source, step.inputs)
+            (name,) = step.outputs
             if sequence in unchanged and position == self._number:
                 elements[name] = sequence
             elif sequence in self._inputs[: len(self._rounds.state)] and self._is_last(position):
@@ -176,7 +175,3 @@ class _Wirer:
     def _is_last(self, position: str) -> bool:
         number = self._plan.constants.get(position)
         return isinstance(number, np.ndarray) and number.size == 1 and number.item() == -1
-
-
-def _is(step: HostStep, op_type: str) -> bool:
-    return step.node.op_type == op_type and not domain_of(step.node.domain)

@@ -15,8 +15,8 @@ from onnxruntime.capi import _pybind_state as capi
 import glowpy
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.contrib.schemas import contrib_schemas
+from glowpy.importer.onnx.host.operators import HOSTED_OPERATORS
 from glowpy.importer.onnx.registry import registered
-from glowpy.session.host.registry import ruled
 from tests.onnx.contrib_cases import CONTRIB, NCHWC, Case, case, f32, i32, reference
 
 F, WHOLE = TensorProto.FLOAT, TensorProto.INT32
@@ -330,7 +330,7 @@ def test_table_agrees_with_onnxruntime(schema: onnx.defs.OpSchema) -> None:
 
 def test_table_and_import_functions_are_of_the_same_operators() -> None:
     table = {(schema.domain, schema.name) for schema in contrib_schemas()}
-    functions = {key for key in (*registered(), *ruled()) if key[0] in (CONTRIB, NCHWC)}
+    functions = {key for key in (*registered(), *HOSTED_OPERATORS) if key[0] in (CONTRIB, NCHWC)}
     assert functions == {key for key in table if key[0]}
     assert {key for key in table if not key[0]} <= set(registered())
 

@@ -17,8 +17,9 @@ import glowpy
 import glowpy.onnxruntime
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.model import HostModel, open_model
-from glowpy.importer.onnx.host.split import HostStep, Segment
+from glowpy.importer.host_plan import Segment
+from glowpy.importer.onnx.host.model import OnnxHostedModel, open_model
+from glowpy.importer.onnx.host.steps import OnnxSegment
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
     FLOAT,
@@ -61,20 +62,20 @@ def test_machine_code_between_strings(backend: str) -> None:
 
 def test_few_parts_are_compiled() -> None:
     opened = open_model(tagger())
-    assert isinstance(opened, HostModel)
-    kinds = [type(step) for step in opened.plan.steps]
-    assert kinds == [HostStep, HostStep, Segment, HostStep]
+    assert isinstance(opened, OnnxHostedModel)
+    kinds = [isinstance(step, Segment) for step in opened.plan.steps]
+    assert kinds == [False, False, True, False]
 
 
 def kinds(proto: onnx.ModelProto) -> list[str]:
     """What its steps are: operators of the session's, and segments with their operators."""
     opened = open_model(proto)
-    assert isinstance(opened, HostModel)
+    assert isinstance(opened, OnnxHostedModel)
     return [
         "+".join(node.op_type for node in step.source.proto.graph.node)
-        if isinstance(step, Segment)
+        if isinstance(step, OnnxSegment)
         else step.node.op_type
-        for step in opened.plan.steps
+        for step in opened.graph.steps
     ]
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import glowpy
-from glowpy.importer.onnx.host.model import HostModel, open_model
-from glowpy.importer.onnx.host.split import Segment
+from glowpy.importer.onnx.host.model import OnnxHostedModel, open_model
+from glowpy.importer.onnx.host.steps import OnnxSegment
 from glowpy.support.errors import UserError
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
@@ -53,8 +53,8 @@ def test_strings_move_in_machine_code(backend: str) -> None:
     outputs = [tensor("y", STRING), tensor("words", STRING), tensor("counts", INT64)]
     proto = model(nodes, [tensor("x", STRING, [3, 3])], outputs, stored)
     opened = open_model(proto)
-    assert isinstance(opened, HostModel)
-    assert [type(step) for step in opened.plan.steps] == [Segment]
+    assert isinstance(opened, OnnxHostedModel)
+    assert [type(step) for step in opened.plan.steps] == [OnnxSegment]
     moved = np.concatenate([WORDS.T, stored["more"]])[[3, 0, 0]]
     padded = np.concatenate([np.full((3, 1), "", object), moved], 1)
     expected = np.where(padded == "b", "found", padded).astype(object)
@@ -278,3 +278,18 @@ def test_labels_of_numbers_in_a_row(first: int) -> None:
     known = dict(zip(keys, "abc", strict=True))
     (y,) = session.run(None, {"x": np.array(numbers)})
     assert y.tolist() == [known.get(number, "none") for number in numbers]
+
+
+def test_what_cannot_be_computed_of_a_branch_is_an_error_of_runs_that_take_it() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]>
+net (bool c, string[N] s) => (string[N] y) {
+  y = If (c) <
+    then_branch = a () => (string[N] p) { p = Identity (s) },
+    else_branch = b () => (string[N] q) { q = StringConcat (s, s) }
+  >
+}"""
+    session = glowpy.InferenceSession(onnx.parser.parse_model(text), backend="interpreter")
+    feed = {"c": np.array(True), "s": texts("a", "b")}
+    assert_same(session.run(None, feed)[0], feed["s"])
+    with pytest.raises(UserError, match=r"else_branch/q.*: StringConcat \(opset 17\)"):
+        session.run(None, feed | {"c": np.array(False)})

@@ -99,6 +99,11 @@ class NodeAttributes:
         assert attribute is not None  # the check of the model's structure has found that out
         return attribute.g
 
+    def ports(self, name: str) -> tuple[int, int]:
+        """How many values a graph takes and gives."""
+        graph = self.graph(name)
+        return len(graph.input), len(graph.output)
+
     def tensor(self, name: str) -> Tensor | None:
         """A tensor attribute, dense or sparse; None if it is not given."""
         attribute = self._attributes[name] if self.has_attribute(name) else None

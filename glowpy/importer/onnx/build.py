@@ -53,11 +53,11 @@ from glowpy.importer.onnx.node import (
 )
 from glowpy.importer.onnx.order import in_order, names_read, place_of, subgraphs
 from glowpy.importer.onnx.registry import handler_of
-from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.rounding import rounded_results
 from glowpy.importer.onnx.source import MAX_NODES, domain_of
 from glowpy.importer.onnx.subgraph import undone_on_error
 from glowpy.importer.onnx.tensor import decode_all
+from glowpy.importer.reports import located, raise_all
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.progress import report

@@ -17,22 +17,22 @@ from glowpy.engine import evaluate
 from glowpy.graph.calls import in_place_of_loop
 from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import LoopNode
+from glowpy.importer.bodies import (
+    check_branches,
+    check_loop,
+    check_rounds,
+    check_truth,
+    one_length,
+    scan_directions,
+    scan_numbers,
+    scan_states,
+)
 from glowpy.importer.kit.bounds import bounds_of
 from glowpy.importer.kit.moves import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.kit.needs import value_needed
 from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import SymbolicTensor, Value
 from glowpy.importer.needs import RoundsError, ValueNeededError
-from glowpy.importer.onnx.bodies import (
-    check_branches,
-    check_rounds,
-    check_truth,
-    loop_body,
-    one_length,
-    scan_body,
-    scan_directions,
-    scan_numbers,
-)
 from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
 from glowpy.importer.onnx.node import Item, OnnxNode, SubgraphError, TensorSequence, from_onnx
 from glowpy.importer.onnx.signature import value_info
@@ -188,8 +188,8 @@ def _loop(n: OnnxNode) -> tuple[Item, ...]:
 
     One whose body is impossible for these shapes runs no round.
     """
-    graph = loop_body(n)
-    limit = n.any_value(0) if n.has(0) else None
+    check_loop(n)
+    graph, limit = n.graph("body"), n.any_value(0) if n.has(0) else None
     if isinstance(limit, TensorSequence):
         raise UserError("expected a tensor as the number of rounds, got a sequence")
     if limit is not None:
@@ -483,7 +483,7 @@ def _is_true(item: Item) -> bool:
 @from_onnx("Scan", since=9)
 def _scan(n: OnnxNode) -> tuple[Item, ...]:
     """A loop with as many rounds as what is scanned has elements, of which each round takes one."""
-    graph, num_states = scan_body(n, n.num_inputs)
+    graph, num_states = n.graph("body"), scan_states(n, n.num_inputs)
     inputs = scan_directions(n, "scan_input", n.num_inputs - num_states)
     outputs = scan_directions(n, "scan_output", len(graph.output) - num_states)
     scanned = []
@@ -581,7 +581,7 @@ def _one(n: OnnxNode, type: Type, name: str) -> NodeValue:
 @from_onnx("Scan", since=8)
 def _scan_batches(n: OnnxNode) -> tuple[Item, ...]:
     """In opset 8 everything is a batch, of which each element is scanned by itself, along its first axis."""
-    graph, num_states = scan_body(n, n.num_inputs - 1)
+    graph, num_states = n.graph("body"), scan_states(n, n.num_inputs - 1)
     if n.has(0):
         raise n.unsupported("input 'sequence_lens'")
     num_scanned = n.num_inputs - 1 - num_states

@@ -15,7 +15,6 @@ from glowpy.importer.onnx.definition import is_defined, schema_of
 from glowpy.importer.onnx.host.operators import is_of_sessions
 from glowpy.importer.onnx.order import is_idle, named_subgraphs, place_of
 from glowpy.importer.onnx.registry import handler_of, registered
-from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.source import NEWEST_OPSETS, domain_of
 from glowpy.importer.onnx.verdicts import (
     different_types,
@@ -23,6 +22,7 @@ from glowpy.importer.onnx.verdicts import (
     wrong_structure,
     wrong_type,
 )
+from glowpy.importer.reports import located
 from glowpy.operators import operator_sets
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc

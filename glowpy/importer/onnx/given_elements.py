@@ -14,10 +14,10 @@ from onnx import external_data_helper
 from glowpy.core.tensor import Array
 from glowpy.importer.elements import kind_of
 from glowpy.importer.onnx.order import subgraphs
-from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.source import Source
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.tensor import external_span, number_in
+from glowpy.importer.reports import located
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 

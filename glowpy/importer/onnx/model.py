@@ -22,17 +22,18 @@ from glowpy.graph.function import Module
 from glowpy.graph.state import StatePairs, keep_state
 from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
 from glowpy.importer.kit.targets import Factor, Targets
-from glowpy.importer.model import Model, onnx_digest
+from glowpy.importer.model import HostedModel, Model, onnx_digest
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.order import fixed_names, in_order, place_of
-from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import Source, read_source
 from glowpy.importer.onnx.tensor import decode_all
+from glowpy.importer.reports import located, raise_all
 from glowpy.operators import known_identity
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
@@ -246,6 +247,20 @@ class OnnxModel(Model):
         ]
         model.outputs = [unsized(info) for info in self.outputs]
         return model
+
+    def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
+        """The same model, whose session computes what an error is about itself: see `host.model.in_parts`."""
+        from glowpy.importer.onnx.host.model import in_parts  # noqa: PLC0415 - it splits models of this class
+
+        return in_parts(self, error)
+
+    def asks_for_rounds(self, error: ValueNeededError) -> bool:
+        """Whether an error asks how often a loop of the model runs, rather than for what its body needs."""
+        locations = {diagnostic.loc for diagnostic in error.diagnostics}
+        return any(
+            node.op_type == "Loop" and self.loc(index, node) in locations
+            for index, node in enumerate(self.source.proto.graph.node)
+        )
 
     def targets(
         self,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import onnx
 from onnx import defs, helper, shape_inference
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.graph.state import Declared
-from glowpy.importer.declared import DeclaredDim, ValueInfo, type_name
+from glowpy.importer.declared import DeclaredDim, ValueInfo, meaningful, type_name
 from glowpy.importer.elements import NARROW, elem_type_of, kind_of
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.order import subgraphs
@@ -19,7 +17,6 @@ from glowpy.importer.onnx.source import domain_of
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
-    "declared",
     "declared_names",
     "declared_shape",
     "inferred_outputs",
@@ -35,11 +32,6 @@ _SESSION = (
     "glowpy.InferenceSession and glowpy run take strings, sequences, optionals and maps;"
     " machine code does not"
 )
-
-
-def declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
-    """The declared kinds and shapes of inputs or outputs, by name."""
-    return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 
 def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
@@ -65,16 +57,9 @@ def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
     return ValueInfo(proto.name, kind, declared_shape(tensor), narrow, names)
 
 
-_SAYS_NOTHING = re.compile(r"\s*(\?*|unk(__\d+)?|None|-1)\s*")
-"""Names that exporters give to dimensions of which they know nothing: two that are called so need not be equal."""
-
-
 def declared_shape(tensor: onnx.TypeProto.Tensor) -> list[DeclaredDim] | None:
     """The shape that a type declares, with None for names that say nothing; None without a rank."""
-    names = declared_names(tensor)
-    return names and [
-        None if isinstance(dim, str) and _SAYS_NOTHING.fullmatch(dim) else dim for dim in names
-    ]
+    return meaningful(declared_names(tensor))
 
 
 def declared_names(tensor: onnx.TypeProto.Tensor) -> list[DeclaredDim] | None:

@@ -20,10 +20,10 @@ from glowpy.graph.function import Function, Module
 from glowpy.importer.declared import ValueInfo, bind
 from glowpy.importer.elements import NARROW, kind_of
 from glowpy.importer.onnx.model import OnnxModel, build_known
-from glowpy.importer.onnx.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.onnx.order import subgraphs
-from glowpy.importer.onnx.reports import located
 from glowpy.importer.onnx.source import read_source
+from glowpy.importer.open_dimensions import ASSUMED, Unsaid
+from glowpy.importer.reports import located
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, ceil_div

@@ -10,13 +10,11 @@ import numpy as np
 
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.types import HostValue, dtype_of
+from glowpy.importer.value_types import HostValue, MapType, TensorType
 from glowpy.session.host.node import HostNode, number, on_host
 from glowpy.support.errors import UserError
 
 __all__: list[str] = []
-
-ML = "ai.onnx.ml"
 
 
 @on_host("Identity")
@@ -28,17 +26,17 @@ def _identity(n: HostNode) -> Callable[[HostValue], HostValue]:
 # Sequences.
 
 
-@on_host("SequenceEmpty", since=11)
+@on_host("SequenceEmpty")
 def _empty(n: HostNode) -> Callable[[], list[HostValue]]:
     return list
 
 
-@on_host("SequenceConstruct", since=11)
+@on_host("SequenceConstruct")
 def _construct(n: HostNode) -> Callable[..., list[HostValue]]:
     return lambda *items: list(items)
 
 
-@on_host("SequenceLength", since=11)
+@on_host("SequenceLength")
 def _length(n: HostNode) -> Callable[[list[HostValue]], Array]:
     return lambda items: np.array(len(items), np.int64)
 
@@ -53,7 +51,7 @@ def _position(given: Array | None, default: int, least: int, most: int) -> int:
     return position
 
 
-@on_host("SequenceInsert", since=11)
+@on_host("SequenceInsert")
 def _insert(n: HostNode) -> Callable[..., list[HostValue]]:
     def compute(items: list[HostValue], item: Array, at: Array | None = None) -> list[HostValue]:
         if items and items[0].dtype != item.dtype:
@@ -65,7 +63,7 @@ def _insert(n: HostNode) -> Callable[..., list[HostValue]]:
     return compute
 
 
-@on_host("SequenceErase", since=11)
+@on_host("SequenceErase")
 def _erase(n: HostNode) -> Callable[..., list[HostValue]]:
     def compute(items: list[HostValue], at: Array | None = None) -> list[HostValue]:
         if not items:
@@ -76,12 +74,12 @@ def _erase(n: HostNode) -> Callable[..., list[HostValue]]:
     return compute
 
 
-@on_host("SequenceAt", since=11)
+@on_host("SequenceAt")
 def _at(n: HostNode) -> Callable[[list[HostValue], Array], HostValue]:
     return lambda items, at: items[_position(at, 0, -len(items), len(items) - 1)]
 
 
-@on_host("ConcatFromSequence", since=11)
+@on_host("ConcatFromSequence")
 def _join(n: HostNode) -> Callable[[list[HostValue]], Array]:
     axis, stacked = n.integer("axis", 0), n.flag("new_axis")
 
@@ -98,7 +96,7 @@ def _join(n: HostNode) -> Callable[[list[HostValue]], Array]:
     return compute
 
 
-@on_host("SplitToSequence", since=11)
+@on_host("SplitToSequence")
 def _split(n: HostNode) -> Callable[..., list[HostValue]]:
     """Without `split`, slices of 1; a scalar gives equal parts, the last of which may be smaller."""
     axis, keep = n.integer("axis", 0), n.flag("keepdims", True)
@@ -128,17 +126,17 @@ def _split(n: HostNode) -> Callable[..., list[HostValue]]:
 # Optionals: a value, or None.
 
 
-@on_host("Optional", since=15)
+@on_host("Optional")
 def _optional(n: HostNode) -> Callable[..., HostValue]:
     return lambda value=None: value
 
 
-@on_host("OptionalHasElement", since=15)
+@on_host("OptionalHasElement")
 def _has_element(n: HostNode) -> Callable[..., Array]:
     return lambda value=None: np.array(value is not None)
 
 
-@on_host("OptionalGetElement", since=15)
+@on_host("OptionalGetElement")
 def _get_element(n: HostNode) -> Callable[[HostValue], HostValue]:
     def compute(value: HostValue) -> HostValue:
         if value is None:
@@ -158,7 +156,7 @@ def _keys(n: HostNode, texts: str, integers: str) -> list[Any]:
     return keys
 
 
-@on_host("ZipMap", domain=ML)
+@on_host("ZipMap")
 def _zip_map(n: HostNode) -> Callable[[Array], list[dict[Any, float]]]:
     keys = _keys(n, "classlabels_strings", "classlabels_int64s")
 
@@ -180,14 +178,12 @@ def _zip_map(n: HostNode) -> Callable[[Array], list[dict[Any, float]]]:
     return compute
 
 
-@on_host("DictVectorizer", domain=ML)
+@on_host("DictVectorizer")
 def _dict_vectorizer(n: HostNode) -> Callable[[Mapping[Any, Any]], Array]:
     places = {k: i for i, k in enumerate(_keys(n, "string_vocabulary", "int64_vocabulary"))}
 
-    dtype = np.dtype(object)
-    if n.types[0] is not None:
-        elem_type = n.types[0].map_type.value_type.tensor_type.elem_type
-        dtype = dtype_of(elem_type)
+    item = n.types[0].item if isinstance(n.types[0], MapType) else None
+    dtype = item.dtype if isinstance(item, TensorType) else np.dtype(object)
 
     def compute(input: Mapping[Any, Any]) -> Array:
         unknown = [key for key in input if key not in places]
@@ -205,7 +201,7 @@ _LONGEST = 1 << 24
 """Elements of a sparse row: a longer one is no row of features, but an attack on memory."""
 
 
-@on_host("CastMap", domain=ML)
+@on_host("CastMap")
 def _cast_map(n: HostNode) -> Callable[[Mapping[int, Any]], Array]:
     """Dense: values in the order of the keys. Sparse: a key is a place among `max_map`."""
     names = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}

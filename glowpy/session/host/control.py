@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import onnx
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.importer.onnx.bodies import (
+from glowpy.importer.bodies import (
     check_branches,
+    check_loop,
+    check_mapped,
     check_rounds,
     check_truth,
-    loop_body,
-    mapped_body,
     one_length,
-    scan_body,
     scan_directions,
+    scan_states,
 )
-from glowpy.importer.onnx.host.types import HostValue, dtype_of
+from glowpy.importer.value_types import UNDEFINED, HostValue, TensorType, ValueType
 from glowpy.rounds import ENDLESS, Rounds
 from glowpy.session.host.node import Body, HostNode, on_host
 from glowpy.support.errors import (
     FrozenError,
     NoRoomError,
     ResourceError,
-    UnsupportedError,
     UserError,
 )
 
@@ -63,10 +61,9 @@ def _if(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
 
 @on_host("Loop")
 def _loop(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
-    loop_body(n)
+    check_loop(n)
     body = n.bodies["body"]
-    ranks = [len(info.type.tensor_type.shape.dim) for info in n.graph("body").input[:2]]
-    counters = [(1,) * rank for rank in ranks]
+    counters = [(1,) * len(_extents(type)) for type in body.input_types[:2]]
 
     def compute(
         outer: Outer, limit: Array | None, condition: Array | None, *carried: HostValue
@@ -138,18 +135,24 @@ def _stacked_none(
     return results
 
 
-def _is_known(type: onnx.TypeProto | None) -> bool:
+def _is_known(type: ValueType | None) -> bool:
     """Whether a type says the kind and every extent."""
-    if type is None or not type.tensor_type.elem_type or not type.tensor_type.HasField("shape"):
+    if not isinstance(type, TensorType) or type.element == UNDEFINED or type.dims is None:
         return False
-    return all(dim.HasField("dim_value") for dim in type.tensor_type.shape.dim)
+    return all(isinstance(dim, int) for dim in type.dims)
 
 
-def _declared_item(type: onnx.TypeProto | None) -> Array:
+def _declared_item(type: ValueType | None) -> Array:
     """Zeros of a type, as far as that is known."""
-    tensor = onnx.TypeProto.Tensor() if type is None else type.tensor_type
-    dims = [dim.dim_value for dim in tensor.shape.dim]
-    return np.zeros(dims, dtype_of(tensor.elem_type or onnx.TensorProto.FLOAT))
+    if not isinstance(type, TensorType) or type.element == UNDEFINED:
+        return np.zeros(_extents(type), np.float32)
+    return np.zeros(_extents(type), type.dtype)
+
+
+def _extents(type: ValueType | None) -> list[int]:
+    """The extents of a tensor, with 0 for those that are not known; none without a rank."""
+    dims = (type.dims or ()) if isinstance(type, TensorType) else ()
+    return [dim if isinstance(dim, int) else 0 for dim in dims]
 
 
 def _slice_of_none(item: Array, axis: int) -> Array:
@@ -158,12 +161,11 @@ def _slice_of_none(item: Array, axis: int) -> Array:
     return np.full(shape, "", object) if item.dtype == object else np.zeros(shape, item.dtype)
 
 
-@on_host("Scan", since=9)
+@on_host("Scan")
 def _scan(n: HostNode) -> Callable[..., tuple[HostValue, ...]]:
-    graph, num_states = scan_body(n, len(n.proto.input))
-    ins = scan_directions(n, "scan_input", len(n.proto.input) - num_states)
-    outs = scan_directions(n, "scan_output", len(graph.output) - num_states)
-    body = n.bodies["body"]
+    body, num_states = n.bodies["body"], scan_states(n, n.num_inputs)
+    ins = scan_directions(n, "scan_input", n.num_inputs - num_states)
+    outs = scan_directions(n, "scan_output", len(body.output_types) - num_states)
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[HostValue, ...]:
         state, scanned = inputs[:num_states], inputs[num_states:]
@@ -200,18 +202,10 @@ def _from_front(item: Array, axis: int, *, backwards: bool) -> Array:
     return np.ascontiguousarray(np.flip(moved, 0) if backwards else moved)
 
 
-@on_host("Scan", since=8)
-def _batched_scan(n: HostNode) -> Callable[..., HostValue]:
-    raise UnsupportedError(
-        "Scan of opset 8 on strings or sequences is not supported",
-        note="export the model at opset 9 or later",
-    )
-
-
-@on_host("SequenceMap", since=17)
+@on_host("SequenceMap")
 def _sequence_map(n: HostNode) -> Callable[..., tuple[list[HostValue], ...]]:
     """Other inputs than the first are sequences of the same length, or tensors that every call gets."""
-    mapped_body(n)
+    check_mapped(n)
     body = n.bodies["body"]
 
     def compute(outer: Outer, *inputs: HostValue) -> tuple[list[HostValue], ...]:

@@ -13,8 +13,6 @@ from glowpy.support.errors import UserError
 
 __all__: list[str] = []
 
-ML = "ai.onnx.ml"
-
 
 class _Known(dict[Any, Any]):
     """A table with a default for all other keys."""
@@ -59,7 +57,7 @@ def _key(key: Any) -> Any:
     return "NaN" if isinstance(key, float) and key != key else key
 
 
-@on_host("LabelEncoder", domain=ML)
+@on_host("LabelEncoder")
 def _label_encoder(n: HostNode) -> Callable[[Array], Array]:
     """Encodes labels for all opsets: the attributes that are there tell which is meant."""
     classes = n.texts("classes_strings")
@@ -114,14 +112,14 @@ def _taken(input: Array, places: Array, axis: int) -> Array:
     return input[(*[slice(None)] * axis, slice(place, place + 1 or None))]
 
 
-@on_host("ArrayFeatureExtractor", domain=ML)
+@on_host("ArrayFeatureExtractor")
 def _extract(n: HostNode) -> Callable[[Array, Array], Array]:
     """As `Gather`, along the last axis of at least two."""
     del n
     return lambda input, places: _taken(input, places.reshape(-1), input.ndim - 1)
 
 
-@on_host("CategoryMapper", domain=ML)
+@on_host("CategoryMapper")
 def _category_mapper(n: HostNode) -> Callable[[Array], Array]:
     integers = np.array(n.integers("cats_int64s") or (), np.int64)
     return _both_ways(n, np.array(n.texts("cats_strings"), object), integers)

@@ -11,13 +11,11 @@ FAMILIES = (containers, control, labels, strings)
 """The modules with rules."""
 
 
-def rule_of(domain: str, op_type: str, opset: int) -> Rule | None:
-    """The rule for an operator at an opset, or None."""
-    versions = RULES.get((domain, op_type), {})
-    covering = [since for since in versions if since <= opset]
-    return versions[max(covering)] if covering else None
+def rule_of(operator: str) -> Rule:
+    """The rule of an operator, which has one: readers know which have."""
+    return RULES[operator]
 
 
-def ruled() -> dict[tuple[str, str], list[int]]:
-    """Every operator with a rule, (domain, operator) to the opsets at which a rule begins."""
-    return {key: sorted(versions) for key, versions in sorted(RULES.items())}
+def ruled() -> list[str]:
+    """Every operator with a rule."""
+    return sorted(RULES)

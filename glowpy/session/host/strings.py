@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.importer.elements import kind_of
-from glowpy.importer.onnx.contrib.schemas import CONTRIB
+from glowpy.importer.elements import kind_named
+from glowpy.importer.value_types import STRING
 from glowpy.session.host.node import HostNode, on_host
 from glowpy.support.errors import UnsupportedError, UserError
 
@@ -28,7 +27,7 @@ def _objects(shape: tuple[int, ...], items: list[str]) -> Array:
     return result.reshape(shape)
 
 
-@on_host("StringConcat", since=20)
+@on_host("StringConcat")
 def _concat(n: HostNode) -> Callable[..., Array]:
     def compute(lhs: Array, rhs: Array) -> Array:
         try:
@@ -43,7 +42,7 @@ def _concat(n: HostNode) -> Callable[..., Array]:
     return compute
 
 
-@on_host("StringSplit", since=20)
+@on_host("StringSplit")
 def _split(n: HostNode) -> Callable[..., tuple[Array, Array]]:
     """Without a delimiter at whitespace, as Python's `str.split` does; short rows end with empty strings."""
     delimiter = n.text("delimiter", "") or None
@@ -59,7 +58,7 @@ def _split(n: HostNode) -> Callable[..., tuple[Array, Array]]:
     return compute
 
 
-@on_host("StringNormalizer", since=10)
+@on_host("StringNormalizer")
 def _normalize(n: HostNode) -> Callable[[Array], Array]:
     """Words that are to go are whole elements. Cases are Unicode's, whatever `locale` says."""
     cases: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
@@ -79,7 +78,7 @@ def _normalize(n: HostNode) -> Callable[[Array], Array]:
     return compute
 
 
-@on_host("RegexFullMatch", since=20)
+@on_host("RegexFullMatch")
 def _matches(n: HostNode) -> Callable[[Array], Array]:
     """By RE2 itself, whose time is linear in the text whatever the pattern is."""
     compiled = _compiled(n.text("pattern", ""))
@@ -109,7 +108,7 @@ def _compiled(pattern: str) -> Any:
         raise UserError(f"pattern '{pattern}': {text}") from None
 
 
-@on_host("Tokenizer", domain=CONTRIB)
+@on_host("Tokenizer")
 def _tokenizer(n: HostNode) -> Callable[[Array], Array]:
     """Words of each text, as onnxruntime finds them; marked rows are between two control characters."""
     words = _words(n)
@@ -161,29 +160,29 @@ def _between(pattern: Any, text: str) -> list[str]:
     return [*pieces, text[start:]]
 
 
-@on_host("Cast", since=6)
+@on_host("Cast")
 def _cast(n: HostNode) -> Callable[[Array], Array]:
-    return _converter(n.integer("to", 0))
+    return _converter(n.text("to", ""))
 
 
-@on_host("CastLike", since=15)
+@on_host("CastLike")
 def _cast_like(n: HostNode) -> Callable[[Array, Array], Array]:
     def compute(input: Array, like: Array) -> Array:
         if like.dtype == object:
-            return _converter(TensorProto.STRING)(input)
+            return _converter(STRING)(input)
         return _numbers(input, ElemKind.of(like.dtype))
 
     return compute
 
 
-def _converter(to: int) -> Callable[[Array], Array]:
-    if to == TensorProto.STRING:
+def _converter(to: str) -> Callable[[Array], Array]:
+    if to == STRING:
         return lambda input: (
             input
             if input.dtype == object
             else _objects(input.shape, [_spelled(item) for item in _wide(input).flat])
         )
-    kind = kind_of(to)
+    kind = kind_named(to)
     return lambda input: _numbers(input, kind)
 
 

@@ -13,7 +13,7 @@ import pytest
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.open_dimensions import Unsaid
+from glowpy.importer.open_dimensions import Unsaid
 
 HEADER = '<ir_version: 8, opset_import: ["": 17]>'
 MODELS = {

@@ -1,40 +1,39 @@
-"""`HostModel`: a checked model of which a session computes a part itself."""
+"""`OnnxHostedModel`: a checked model of which a session computes a part itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import onnx
 from onnx import TensorProto, defs
 
-from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.elements import kind_of
+from glowpy.importer.host_plan import HostPlan
+from glowpy.importer.model import HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
-from glowpy.importer.onnx.host.operators import is_computed
-from glowpy.importer.onnx.host.split import HostPlan, HostStep, Segment, split
-from glowpy.importer.onnx.host.types import (
-    HostInfo,
-    check_operands,
-    dtype_of,
-    element_types,
-    is_numeric,
-)
+from glowpy.importer.onnx.host.operators import refusal
+from glowpy.importer.onnx.host.plan import location, planned
+from glowpy.importer.onnx.host.split import split
+from glowpy.importer.onnx.host.steps import HostNode, OnnxSegment, SplitGraph
+from glowpy.importer.onnx.host.types import check_operands, element_types, is_numeric, value_type
 from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.order import place_of
-from glowpy.importer.onnx.reports import located, raise_all
 from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.reports import located, raise_all
 from glowpy.importer.storage import InFile
+from glowpy.importer.value_types import UNDEFINED, HostInfo, TensorType
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["HostModel", "asks_for_rounds", "by_rounds", "open_model"]
+__all__ = ["OnnxHostedModel", "in_parts", "open_model"]
 
 
 @within_limits
@@ -42,7 +41,7 @@ def open_model(
     model: str | Path | bytes | onnx.ModelProto,
     given: Given | None = None,
     files: Mapping[Path, InFile] | None = None,
-) -> OnnxModel | HostModel:
+) -> OnnxModel | OnnxHostedModel:
     """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
 
     Elements that are `given` take the places of those of the model. `files` are open already.
@@ -51,23 +50,23 @@ def open_model(
     """
     source = read_source(model, files=files)
     source = source if given is None else replaced(source, given)
-    loaded: OnnxModel | HostModel = OnnxModel(source)
+    loaded: OnnxModel | OnnxHostedModel = OnnxModel(source)
     if _may_need_host(source.proto.graph):
         raise_all([*_malformed(source, source.proto.graph)])
-        hosted = HostModel(source)
-        loaded = hosted if hosted.plan.host_steps or hosted.has_host_ports else loaded
+        hosted = OnnxHostedModel(source)
+        loaded = hosted if hosted.graph.host_nodes or hosted.has_host_ports else loaded
     loaded.check()
     return loaded
 
 
-def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel | None:
+def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHostedModel | None:
     """The same model, whose session computes the nodes with graphs that an error is about itself.
 
     Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
-    compiles for each value of inputs that another node needs. None for models that are not ONNX's, and for those with
-    other sizes than their file declares: parts do not know what they were written for.
+    compiles for each value of inputs that another node needs. None if there is no such node, and for a model with
+    other sizes than its file declares: parts do not know what they were written for.
     """
-    if not isinstance(model, OnnxModel) or model.written:
+    if model.written:
         return None
     graph, places = model.source.proto.graph, model.source.places
     nodes = {
@@ -82,18 +81,8 @@ def by_rounds(model: Model, error: RoundsError | ValueNeededError) -> HostModel 
         if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in locations)
     }
     exact = named or isinstance(error, ValueNeededError)
-    return HostModel(model.source, frozenset(named if exact else nodes))
-
-
-def asks_for_rounds(model: Model, error: ValueNeededError) -> bool:
-    """Whether an error asks how often a loop of the model runs, rather than for what its body needs."""
-    if not isinstance(model, OnnxModel):
-        return False
-    known = {diagnostic.loc for diagnostic in error.diagnostics}
-    return any(
-        node.op_type == "Loop" and model.loc(index, node) in known
-        for index, node in enumerate(model.source.proto.graph.node)
-    )
+    forced = frozenset(named if exact else nodes)
+    return OnnxHostedModel(model.source, forced) if forced else None
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
@@ -117,10 +106,10 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
     return False
 
 
-def _verdict(node: onnx.NodeProto, opset: int, plan: HostPlan) -> str:
+def _verdict(node: onnx.NodeProto, opset: int, graph: SplitGraph) -> str:
     """Returns what onnxruntime says of an operator without a rule: most do not take the types that they meet."""
     try:
-        check_operands(node, opset, plan.types)
+        check_operands(node, opset, graph.types)
     except UserError as error:
         return error.diagnostics[0].verdict
     return refusal_verdict(node, opset)
@@ -145,7 +134,7 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
 
 
 @dataclass
-class HostModel(HostedModel):
+class OnnxHostedModel(HostedModel):
     """A checked model, as steps. `forced` are positions of nodes with graphs that the session is to compute itself."""
 
     source: Source
@@ -159,73 +148,81 @@ class HostModel(HostedModel):
     @cached_property
     def inputs(self) -> list[HostInfo]:
         """The inputs without initializers, in the order of the model."""
-        graph = self.source.proto.graph
-        stored = initializers(graph)
-        return [HostInfo(i.name, i.type) for i in graph.input if i.name not in stored]
-
-    @cached_property
-    def plan(self) -> HostPlan:
-        """The steps of the model, in order."""
-        types = {info.name: info.proto for info in self.inputs}
-        return split(self.source, self.source.proto.graph, types, {}, forced=self.forced)
+        return [_host_info(name, type) for name, type in self._inputs]
 
     @cached_property
     def outputs(self) -> list[HostInfo]:
         """The outputs, in the order of the model."""
-        infos = []
+        return [_host_info(name, type) for name, type in self._outputs]
+
+    @property
+    def _inputs(self) -> list[tuple[str, onnx.TypeProto]]:
+        graph = self.source.proto.graph
+        stored = initializers(graph)
+        return [(info.name, info.type) for info in graph.input if info.name not in stored]
+
+    @cached_property
+    def _outputs(self) -> list[tuple[str, onnx.TypeProto]]:
+        ports = []
         for info in self.source.proto.graph.output:
-            declared = info.type.WhichOneof("value") is not None
-            infos.append(
-                HostInfo(
-                    info.name, info.type if declared else self.plan.types.get(info.name, info.type)
-                )
-            )
-        return infos
+            is_declared = info.type.WhichOneof("value") is not None
+            inferred = info.type if is_declared else self.graph.types.get(info.name, info.type)
+            ports.append((info.name, inferred))
+        return ports
+
+    @cached_property
+    def graph(self) -> SplitGraph:
+        """The steps of the model, in order."""
+        return split(
+            self.source, self.source.proto.graph, dict(self._inputs), {}, forced=self.forced
+        )
+
+    @cached_property
+    def plan(self) -> HostPlan:
+        """The same in the words of sessions. Raises UserError that lists the nodes that are wrong in themselves."""
+        return planned(self.source, self.graph)
 
     @property
     def has_host_ports(self) -> bool:
         """Whether an input or output is no tensor of numbers."""
-        return not all(is_numeric(info.proto) for info in (*self.inputs, *self.outputs))
+        return not all(is_numeric(type) for _, type in (*self._inputs, *self._outputs))
 
     def check(self) -> None:
         """Raises an error that lists everything that is wrong whatever the shapes are."""
-        raise_all([*self._port_errors(), *self._errors(self.plan)])
+        raise_all([*self._port_errors(), *self._errors(self.graph)])
 
     def _port_errors(self) -> Iterator[UserError]:
-        for info in (*self.inputs, *self.outputs):
+        for name, type in (*self._inputs, *self._outputs):
             try:
-                for elem_type in element_types(info.proto):
-                    dtype_of(elem_type)
+                for elem_type in element_types(type):
+                    if elem_type != TensorProto.STRING:
+                        kind_of(elem_type)
             except UserError as error:
-                yield located(error, Loc(self.file), f"'{info.name}': ")
+                yield located(error, Loc(self.file), f"'{name}': ")
 
-    def _errors(self, plan: HostPlan) -> Iterator[UserError]:
-        for step in plan.steps:
-            if isinstance(step, Segment):
+    def _errors(self, graph: SplitGraph) -> Iterator[UserError]:
+        for step in graph.steps:
+            if isinstance(step, OnnxSegment):
                 try:
-                    OnnxModel(step.source).check()
+                    step.model()
                 except UserError as error:
                     yield error
                 continue
-            yield from self._problems(step, plan)
+            yield from self._problems(step, graph)
             wrong = [[*self._errors(inner)] for inner in step.bodies.values()]
             if step.node.op_type == "If" and not all(wrong):
                 continue  # the other branch can be taken
             for errors in wrong:
                 yield from errors
 
-    def loc(self, step: HostStep) -> Loc:
-        """Where a node is."""
-        return place_of(step.node, step.place, self.file, step.within)
-
-    def _problems(self, step: HostStep, plan: HostPlan) -> Iterator[UserError]:
-        node, loc = step.node, self.loc(step)
-        if not is_computed(domain_of(node.domain), node.op_type, step.opset):
-            yield UnsupportedError(
-                f"{node.op_type} (opset {step.opset}) of strings, sequences, optionals or maps is not supported",
-                loc=loc,
-                verdict=_verdict(node, step.opset, plan),
-            )
+    def _problems(self, step: HostNode, graph: SplitGraph) -> Iterator[UserError]:
+        node, loc = step.node, location(self.source, step)
+        if error := refusal(domain_of(node.domain), node.op_type, step.opset):
+            error.diagnostics = [
+                replace(diagnostic, loc=loc, verdict=_verdict(node, step.opset, graph))
+                for diagnostic in error.diagnostics
+            ]
+            yield error
             return
         schema = schema_of(node, step.opset)
         attribute_names = (
@@ -234,8 +231,12 @@ class HostModel(HostedModel):
         for attribute in node.attribute:
             if attribute.name not in attribute_names:
                 message = f"{node.op_type}: attribute '{attribute.name}' is not supported"
-                yield UnsupportedError(message, loc=loc, verdict=_verdict(node, step.opset, plan))
+                yield UnsupportedError(message, loc=loc, verdict=_verdict(node, step.opset, graph))
         try:
-            check_operands(node, step.opset, plan.types)
-        except UserError as error:
-            yield located(error, loc, f"{node.op_type}: ")
+            check_operands(node, step.opset, graph.types)
+        except UserError as problem:
+            yield located(problem, loc, f"{node.op_type}: ")
+
+
+def _host_info(name: str, type: onnx.TypeProto) -> HostInfo:
+    return HostInfo(name, value_type(type) or TensorType(UNDEFINED))

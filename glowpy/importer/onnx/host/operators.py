@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-__all__ = ["SESSION_OPERATORS", "SHARED_OPERATORS", "is_computed", "is_of_sessions"]
+from glowpy.support.errors import UnsupportedError
+
+__all__ = ["HOSTED_OPERATORS", "SESSION_OPERATORS", "SHARED_OPERATORS", "is_of_sessions", "refusal"]
 
 SESSION_OPERATORS: dict[tuple[str, str], int] = {
     ("", "Optional"): 15,
@@ -32,7 +34,7 @@ SHARED_OPERATORS: dict[tuple[str, str], int] = {
     ("", "Loop"): 1,
     ("", "OptionalGetElement"): 15,
     ("", "OptionalHasElement"): 15,
-    ("", "Scan"): 8,
+    ("", "Scan"): 9,
     ("", "SequenceAt"): 11,
     ("", "SequenceConstruct"): 11,
     ("", "SequenceEmpty"): 11,
@@ -45,7 +47,8 @@ SHARED_OPERATORS: dict[tuple[str, str], int] = {
 }
 """Those that machine code has for numbers, and a session for all else."""
 
-_ALL = SESSION_OPERATORS | SHARED_OPERATORS
+HOSTED_OPERATORS = dict(sorted((SESSION_OPERATORS | SHARED_OPERATORS).items()))
+"""All that a session computes."""
 
 
 def is_of_sessions(domain: str, op_type: str, opset: int) -> bool:
@@ -54,7 +57,16 @@ def is_of_sessions(domain: str, op_type: str, opset: int) -> bool:
     return since is not None and since <= opset
 
 
-def is_computed(domain: str, op_type: str, opset: int) -> bool:
-    """Whether a session computes an operator where its values are no tensors of numbers."""
-    since = _ALL.get((domain, op_type))
-    return since is not None and since <= opset
+def refusal(domain: str, op_type: str, opset: int) -> UnsupportedError | None:
+    """The error for an operator that a session does not compute where its values are no tensors of numbers."""
+    since = HOSTED_OPERATORS.get((domain, op_type))
+    if since is None or (domain and since > opset):
+        return UnsupportedError(
+            f"{op_type} (opset {opset}) of strings, sequences, optionals or maps is not supported"
+        )
+    if since > opset:
+        return UnsupportedError(
+            f"{op_type} (opset {opset}) is not supported in what a session computes of a model",
+            note=f"export the model at opset {since} or later",
+        )
+    return None

@@ -30,8 +30,8 @@ from glowpy.importer.onnx.host.graph import (
     takes_strings,
 )
 from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
+from glowpy.importer.onnx.host.steps import HostNode, OnnxSegment, SplitGraph
 from glowpy.importer.onnx.host.types import (
-    HostValue,
     holds_strings,
     is_numeric,
     is_strings,
@@ -44,79 +44,7 @@ from glowpy.importer.onnx.string_tensors import Stored, decoded
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["HostPlan", "HostStep", "Segment", "split"]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Nodes that are compiled together: a model of their own.
-
-    Attributes:
-        source: The model.
-        inputs: Which values it reads.
-        outputs: Which it computes.
-        strings: The inputs and outputs that are strings, and numbers in the model.
-    """
-
-    source: Source
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    strings: frozenset[str]
-
-
-@dataclass(frozen=True)
-class HostStep:
-    """A node that the session computes.
-
-    Attributes:
-        node: The node.
-        place: Its position in its graph.
-        within: The graph of a node that it is in, such as `loop/body`; empty for that of the model.
-        opset: The opset of its domain.
-        bodies: Its graphs, by the names of the attributes.
-    """
-
-    node: onnx.NodeProto
-    place: int
-    within: str
-    opset: int
-    bodies: Mapping[str, HostPlan]
-
-    @property
-    def outer(self) -> tuple[str, ...]:
-        """The values of the graph around it that its graphs read."""
-        return tuple(dict.fromkeys(name for plan in self.bodies.values() for name in plan.outer))
-
-
-@dataclass(frozen=True)
-class HostPlan:
-    """A graph as steps, in order.
-
-    Attributes:
-        inputs: The inputs of the graph.
-        outputs: The outputs of the graph.
-        outer: The values that it reads of the graph around it.
-        constants: The constants that steps and outputs read.
-        steps: The steps, in order.
-        types: The types of all values, as far as they are known.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    outer: tuple[str, ...]
-    constants: Mapping[str, HostValue]
-    steps: tuple[Segment | HostStep, ...]
-    types: Mapping[str, onnx.TypeProto]
-
-    @property
-    def output_types(self) -> list[onnx.TypeProto | None]:
-        """The types of the outputs, as far as they are known."""
-        return [self.types.get(name) for name in self.outputs]
-
-    @property
-    def host_steps(self) -> list[HostStep]:
-        """The steps that the session computes."""
-        return [step for step in self.steps if isinstance(step, HostStep)]
+__all__ = ["split"]
 
 
 def split(
@@ -127,7 +55,7 @@ def split(
     around: Collection[str] = (),
     forced: Collection[int] = (),
     within: str = "",
-) -> HostPlan:
+) -> SplitGraph:
     """The plan of a graph.
 
     Args:
@@ -188,7 +116,7 @@ class _Split:
     around: Collection[str]
     forced: Collection[int]
     within: str
-    bodies: dict[int, dict[str, HostPlan]] = field(default_factory=dict)
+    bodies: dict[int, dict[str, SplitGraph]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.opsets = self.source.opsets
@@ -346,7 +274,7 @@ class _Split:
         if any(t is not None and is_strings(t) for t in kinds) and not self._moves(node):
             return True
         plans = self.bodies.get(index, {})
-        return bool(plans) and (bool(kinds) or any(plan.host_steps for plan in plans.values()))
+        return bool(plans) and (bool(kinds) or any(plan.host_nodes for plan in plans.values()))
 
     def _moves(self, node: onnx.NodeProto) -> bool:
         """Whether an operator does with strings what it would do with integers in the same order."""
@@ -368,7 +296,7 @@ class _Split:
                     return False
         return True
 
-    def _plans(self, index: int, types: Mapping[str, onnx.TypeProto]) -> dict[str, HostPlan]:
+    def _plans(self, index: int, types: Mapping[str, onnx.TypeProto]) -> dict[str, SplitGraph]:
         """The graphs of a node, split."""
         node = self.nodes[index]
         plans = {}
@@ -470,10 +398,10 @@ class _Split:
     # The plan.
 
     @property
-    def plan(self) -> HostPlan:
+    def plan(self) -> SplitGraph:
         """All steps, with what they read."""
         segments: dict[int, list[int]] = defaultdict(list)
-        keyed: list[tuple[int, int, HostStep | None]] = []
+        keyed: list[tuple[int, int, HostNode | None]] = []
         for index, phase in enumerate(self.phases):
             if index in self.hosted:
                 keyed.append((phase, index, self._step(index)))
@@ -481,7 +409,7 @@ class _Split:
                 segments[phase].append(index)
         outputs = [info.name for info in self.graph.output]
         hosted_reads = set(outputs) | {name for i in self.hosted for name in self.reads[i]}
-        steps: list[tuple[int, int, Segment | HostStep]] = [
+        steps: list[tuple[int, int, OnnxSegment | HostNode]] = [
             (phase, index, step) for phase, index, step in keyed if step is not None
         ]
         for phase, members in segments.items():
@@ -491,14 +419,14 @@ class _Split:
         ordered = tuple(step for _, _, step in sorted(steps, key=lambda item: item[:2]))
         return self._planned(outputs, ordered)
 
-    def _planned(self, outputs: list[str], steps: tuple[Segment | HostStep, ...]) -> HostPlan:
+    def _planned(self, outputs: list[str], steps: tuple[OnnxSegment | HostNode, ...]) -> SplitGraph:
         stored = initializers(self.graph)
         inputs = [info.name for info in self.graph.input if info.name not in stored]
         read = [
             name
             for step in steps
             for name in (
-                step.inputs if isinstance(step, Segment) else (*step.node.input, *step.outer)
+                step.inputs if isinstance(step, OnnxSegment) else (*step.node.input, *step.outer)
             )
         ]
         read = [name for name in dict.fromkeys([*read, *outputs]) if name]
@@ -507,15 +435,17 @@ class _Split:
         ]
         stores = self.source.stores
         constants = {n: decoded(n, self.stored[n], stores) for n in read if n in self.stored}
-        return HostPlan(tuple(inputs), tuple(outputs), tuple(outer), constants, steps, self.types)
+        return SplitGraph(tuple(inputs), tuple(outputs), tuple(outer), constants, steps, self.types)
 
-    def _step(self, index: int) -> HostStep:
+    def _step(self, index: int) -> HostNode:
         node = self.nodes[index]
         opset = self.opset(node)
         bodies = self.bodies.get(index, {})
-        return HostStep(node, self.places[index], self.within, opset, bodies)
+        return HostNode(node, self.places[index], self.within, opset, bodies)
 
-    def _segment(self, phase: int, members: list[int], hosted_reads: set[str]) -> Segment | None:
+    def _segment(
+        self, phase: int, members: list[int], hosted_reads: set[str]
+    ) -> OnnxSegment | None:
         """The model of a phase; None if it computes nothing that others read."""
         results = {name for i in members for name in self.nodes[i].output if name}
         read = hosted_reads | {
@@ -543,7 +473,7 @@ class _Split:
         part = hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
         places = tuple(self.places[i] for i in indices)
         source = Source(proto, self.source.file, self.source.stores, part, places, self.within)
-        return Segment(source, tuple(inputs), tuple(outputs), frozenset(numbers))
+        return OnnxSegment(tuple(inputs), tuple(outputs), frozenset(numbers), source)
 
     def _needed(self, outputs: Iterable[str], members: list[int]) -> list[int]:
         """The nodes of a phase that outputs need, and those of others that are repeated, in order."""
