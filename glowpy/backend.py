@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from glowpy.ir.inst import Instruction
     from glowpy.ir.irfunction import IRFunction
     from glowpy.ir.plan import MemoryPlan
+    from glowpy.llvm.bundle_compiler import BundleCompiler
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass, IRPass
@@ -172,6 +173,11 @@ class Backend(ABC):
     @property
     def kernels(self) -> Kernels | None:
         """The kernels that there are for its machine; None for a backend that computes without."""
+        return None
+
+    @property
+    def bundle_compiler(self) -> BundleCompiler | None:
+        """The part that makes the code of bundles, which C programs call; None for a backend that makes none."""
         return None
 
     @cached_property

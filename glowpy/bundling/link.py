@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from glowpy.backends.cpu.target import CpuTarget
-from glowpy.backends.cpu.variant import baseline_variant
 from glowpy.llvm.machine import host_triple
+from glowpy.llvm.target import Target, family_of
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 
@@ -55,7 +54,7 @@ class MissingToolError(UserError):
 
 def is_native(triple: str) -> bool:
     """Whether programs for the target run on this machine as they are."""
-    return _family(triple) == _family(host_triple()) and not _is_bare(triple)
+    return family_of(triple) == family_of(host_triple()) and not _is_bare(triple)
 
 
 def c_compiler(triple: str, *, system: bool = True) -> list[str]:
@@ -75,7 +74,7 @@ def c_compiler(triple: str, *, system: bool = True) -> list[str]:
         path = shutil.which(name)
         if path:
             return [path]
-    family = _family(triple)
+    family = family_of(triple)
     if family not in _ZIG_TARGETS or (_is_bare(triple) and family != "wasm32"):
         raise MissingToolError(
             f"no operating system for {triple}: a bare-metal program needs a linker script and startup code",
@@ -99,7 +98,7 @@ def runner(triple: str) -> list[str]:
     """
     if is_native(triple):
         return []
-    family = _family(triple)
+    family = family_of(triple)
     program = "node" if family == "wasm32" else _EMULATORS[family]
     path = shutil.which(program) or shutil.which(f"{program}{_STATIC}")
     if path is None:
@@ -124,7 +123,7 @@ def _ends_well(command: Sequence[str], folder: str) -> bool:
     return done.returncode == 0
 
 
-def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
+def link_shared(code: bytes, name: str, target: Target) -> bytes:
     """A shared library of one object file.
 
     Raises MissingToolError if no linker for the target is there, UserError if it refuses.
@@ -150,10 +149,6 @@ def link_shared(code: bytes, name: str, target: CpuTarget) -> bytes:
             what = f"a shared library for {target.machine.triple}"
             raise UserError(f"{command[0]} cannot link {what}: {done.stderr.strip()}")
         return Path(scratch, name).read_bytes()
-
-
-def _family(triple: str) -> str:
-    return baseline_variant(triple).family
 
 
 def _is_bare(triple: str) -> bool:

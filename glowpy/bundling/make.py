@@ -10,21 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Program
-from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backend import Backend, CompileOptions, Program
+from glowpy.backend_choice import option_names
 from glowpy.bundling.c_names import problem_with_network
+from glowpy.bundling.manifest import fingerprint
 from glowpy.bundling.options import BundleOptions
-from glowpy.bundling.read import read_bundle
+from glowpy.bundling.read import StoredBundle, read_bundle
 from glowpy.bundling.support_code import Golden
-from glowpy.bundling.write import Bundle, build_bundle, bundle_fingerprint
+from glowpy.bundling.write import Bundle, build_bundle
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents, symbols_of_types, type_at
 from glowpy.core.tensor import Array
-from glowpy.engine import backend_class, compilation, context, package_of
+from glowpy.engine import backend_class, backend_of, compilation, context, package_of
 from glowpy.engine import compile as compile_function
 from glowpy.graph.channels_last import channels_last, unknown_port
 from glowpy.graph.function import Function, Module
 from glowpy.graph.printer import print_module
+from glowpy.llvm.bundle_compiler import BundleCompiler
 from glowpy.passes import PassContext
 from glowpy.quantization.integer_ports import integer_ports
 from glowpy.runtime.compiled import CompiledFunction
@@ -34,7 +36,15 @@ from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import UNBOUNDED, Symbol
 
-__all__ = ["bundle", "memories", "model_fingerprint", "outdated", "random_inputs", "run_in"]
+__all__ = [
+    "bundle",
+    "bundle_compiler",
+    "memories",
+    "model_fingerprint",
+    "outdated",
+    "random_inputs",
+    "run_in",
+]
 
 
 @within_limits
@@ -42,7 +52,7 @@ def bundle(
     model: Module | Mapping[str, Module],
     directory: Path | str,
     options: BundleOptions,
-    backend: CpuBackend | None = None,
+    backend: Backend | None = None,
     *,
     ctx: PassContext | None = None,
     compiling: CompileOptions | None = None,
@@ -54,14 +64,16 @@ def bundle(
             single network, else NAME_FUNCTION or NAME_MODULE_FUNCTION. Functions of one module share its variables.
         directory: Folder to write to.
         options: The options of the bundle.
-        backend: For which machine; this one if absent.
+        backend: For which machine; the CPU backend for this one if absent.
         ctx: Where times go.
         compiling: Which passes and rewrites are left out, if any are; steps are counted over all networks.
 
-    Raises VerifyError, UnsupportedError as `compile` does, UserError for an exceeded budget, for channels last of
-    what is no input or output, or of a wrong rank, and for integer ports of a model that is not quantized.
+    Raises VerifyError, UnsupportedError as `compile` does, UserError for a backend that makes no bundles, for an
+    exceeded budget, for channels last of what is no input or output, or of a wrong rank, and for integer ports of a
+    model that is not quantized.
     """
-    compiler = backend or CpuBackend()
+    target = backend or backend_of("cpu")
+    compiler = bundle_compiler(target)
     chosen_steps = compiling or CompileOptions()
     passes = ctx or context(chosen_steps)
     functions = _entry_points(model, options)
@@ -69,7 +81,7 @@ def bundle(
         _expect_bounds(f)
     how = replace(chosen_steps, instrument=bool(options.instrument))
     programs = {
-        name: compilation(f, compiler, how, ctx=passes).program for name, f in functions.items()
+        name: compilation(f, target, how, ctx=passes).program for name, f in functions.items()
     }
     golden: dict[str, list[Golden]] = {}
     if options.selftest:
@@ -80,7 +92,7 @@ def bundle(
     key = chosen_steps.code_key
     identity = {
         "glowpy": _version(),
-        "fingerprint": model_fingerprint(model, options, compiler, key),
+        "fingerprint": model_fingerprint(model, options, target, key),
     }
     if key:
         identity["left_out"] = key
@@ -90,6 +102,7 @@ def bundle(
             programs,
             Path(directory),
             options,
+            target.name,
             compiler,
             identity=identity,
             golden=golden,
@@ -100,7 +113,7 @@ def bundle(
 def model_fingerprint(
     model: Module | Mapping[str, Module],
     options: BundleOptions,
-    backend: CpuBackend,
+    backend: Backend,
     left_out: str = "",
 ) -> str:
     """Computes the `fingerprint` in the manifest of an up-to-date bundle of this model.
@@ -110,7 +123,16 @@ def model_fingerprint(
     modules = {"": model} if isinstance(model, Module) else model
     text = "".join(f"{name}\n{print_module(module)}" for name, module in modules.items())
     makers = f"{_version()} {backend.name} {package_of(backend.name)}{left_out}"
-    return bundle_fingerprint(hashlib.sha256(text.encode()).hexdigest(), options, backend, makers)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return fingerprint(digest, options, makers, bundle_compiler(backend))
+
+
+def bundle_compiler(backend: Backend) -> BundleCompiler:
+    """Returns the part of a backend that makes the code of bundles. Raises UserError for one that has none."""
+    compiler = backend.bundle_compiler
+    if compiler is None:
+        raise UserError(f"the {backend.name} backend makes no bundles", note="use the cpu backend")
+    return compiler
 
 
 def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> list[str]:
@@ -119,14 +141,8 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
     Options and machine are those the bundle was made with. Raises LoadError if there is no bundle.
     """
     stored = read_bundle(Path(directory))
-    cls = backend_class(stored.backend)
-    if not issubclass(cls, CpuBackend):
-        raise LoadError(
-            f"it was made by a backend '{stored.backend}' that makes machine code, which this one does not",
-            loc=Loc(str(directory)),
-        )
     left_out = str(stored.manifest.get("left_out", ""))
-    now = model_fingerprint(model, stored.options, cls(stored.cpu_options), left_out)
+    now = model_fingerprint(model, stored.options, _stored_backend(stored), left_out)
     reasons = stored.damage()
     if stored.manifest["fingerprint"] != now:
         maker, here = stored.manifest["glowpy"], _version()
@@ -137,6 +153,25 @@ def outdated(model: Module | Mapping[str, Module], directory: Path | str) -> lis
             else "the model, its shapes, its state, the kernels or this machine are not those it was made of",
         )
     return reasons
+
+
+def _stored_backend(stored: StoredBundle) -> Backend:
+    """Returns a backend like the one that made a bundle. Raises LoadError unless there is one here."""
+    cls, where = backend_class(stored.backend), Loc(str(stored.directory))
+    others = [name for name in stored.settings if name not in option_names(cls)]
+    if others or cls.options_type is None:
+        given = f"the option '{others[0]}'" if others else "options"
+        raise LoadError(
+            f"it was made by a backend '{stored.backend}' with {given}, which this one does not have",
+            loc=where,
+        )
+    backend = cls(cls.options_type(**stored.settings))
+    if backend.bundle_compiler is None:
+        raise LoadError(
+            f"it was made by a backend '{stored.backend}' that makes bundles, which this one does not",
+            loc=where,
+        )
+    return backend
 
 
 def _expect_bounds(f: Function) -> None:

@@ -4,66 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.bundling.layout import Entry, Layout, Symbol
 from glowpy.bundling.options import BundleOptions
 from glowpy.bundling.read import FORMAT, manifest_digest
 from glowpy.bundling.report import SizeReport
 from glowpy.ir.plan import ALIGNMENT
-from glowpy.llvm.machine import LLVM_VERSION, Machine
+from glowpy.llvm.bundle_compiler import BundleCompiler
+from glowpy.llvm.machine import LLVM_VERSION
 
 __all__ = ["fingerprint", "manifest_text"]
-
-_MACHINE_OPTIONS = (
-    "target",
-    "cpu",
-    "features",
-    "float_abi",
-    "relocation",
-    "code_model",
-    "optimize",
-    "exact",
-)
-"""Options of the backend that a bundle depends on."""
 
 
 def fingerprint(
     model: str,
     options: BundleOptions,
-    machine: Machine,
     makers: str,
-    libraries: Sequence[str],
-    *,
-    exact: bool,
-    tuned: bool,
+    compiler: BundleCompiler,
 ) -> str:
     """SHA-256 of everything a bundle's bytes follow from.
 
     Args:
         model: Text of the module, with the digests of its constants.
         options: How to make the bundle.
-        machine: The processor that code is made for, which for this machine is not the same everywhere.
         makers: The versions of glowpy and of the package that the backend comes from.
-        libraries: Digests of the kernel libraries' bitcode.
-        exact: As in `CpuOptions`.
-        tuned: Whether products are computed as was measured to be best; what that was is no part of it.
+        compiler: What makes the code. This machine as its target is not the same everywhere.
     """
-    parts = [
-        model,
-        *(json.dumps(asdict(settings), sort_keys=True) for settings in (options, machine)),
-    ]
-    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), str(exact), str(tuned)]
+    libraries = [hashlib.sha256(bitcode).hexdigest() for bitcode in compiler.bitcode]
+    settings = [asdict(options), asdict(compiler.target.machine)]
+    parts = [model, *(json.dumps(fields, sort_keys=True) for fields in settings)]
+    parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), *compiler.identity]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def manifest_text(
     layout: Layout,
     options: BundleOptions,
-    backend: CpuBackend,
+    backend: str,
+    compiler: BundleCompiler,
     report: SizeReport | None,
     files: Mapping[str, bytes],
     identity: Mapping[str, str],
@@ -74,22 +55,21 @@ def manifest_text(
         layout: Where everything lies.
         options: How the bundle was made.
         backend: The name of the backend that compiled it.
+        compiler: What made the code.
         report: Sizes, where the object file's format is known.
         files: The other files of the bundle by name.
         identity: glowpy's version and the bundle's fingerprint.
     """
-    machine, variant = backend.target.machine, backend.target.variant
-    # Whoever makes it again takes what was measured then.
-    tuned = {} if backend.options.tune is None else {"tune": 0.0}
+    target = compiler.target
     fields: dict[str, Any] = {
         "format": FORMAT,
         "name": options.name,
         **identity,
         "llvm": LLVM_VERSION,
         "options": asdict(options),
-        "backend": backend.name,
-        "compile": {name: getattr(backend.options, name) for name in _MACHINE_OPTIONS} | tuned,
-        "target": {**asdict(machine), "variant": variant.name},
+        "backend": backend,
+        "compile": dict(compiler.settings),
+        "target": {**asdict(target.machine), "variant": target.variant.name},
         "alignment": ALIGNMENT,
         "areas": {
             "constants": layout.constants.size,

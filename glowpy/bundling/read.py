@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glowpy.backends.cpu.options import CpuOptions
 from glowpy.bundling.options import BundleOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
@@ -58,9 +57,10 @@ class StoredBundle:
         return str(self.manifest["backend"])
 
     @property
-    def cpu_options(self) -> CpuOptions:
-        """Options for the machine that the bundle was made for, as the user gave them."""
-        return CpuOptions(**self.manifest["compile"])
+    def settings(self) -> Mapping[str, Any]:
+        """Options of the backend, by which it is one for the machine that the bundle was made for."""
+        settings: Mapping[str, Any] = self.manifest["compile"]
+        return settings
 
     def damage(self) -> list[str]:
         """One sentence for every file that is missing or is not what it was when the bundle was made."""

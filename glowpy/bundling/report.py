@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.bundling.layout import Layout
 from glowpy.bundling.options import BundleOptions
 from glowpy.ir.value import WeightVar
 from glowpy.llvm.object_file import Sections
+from glowpy.llvm.target import Target
 from glowpy.support.errors import UserError
 
 __all__ = ["InstructionSize", "SizeReport", "check_budgets", "measure"]
@@ -69,7 +69,7 @@ class SizeReport:
 def measure(
     layout: Layout,
     options: BundleOptions,
-    target: CpuTarget,
+    target: Target,
     sections: Sections,
     depths: Mapping[str, int],
 ) -> SizeReport:
@@ -102,7 +102,7 @@ _ALIGNED_FRAMES = 5
 of a function of tiles or patches, and of what that calls."""
 
 
-def _alignment(target: CpuTarget) -> int:
+def _alignment(target: Target) -> int:
     """Bytes of stack that no frame has: what it takes to align one for vectors."""
     aligned = 8 if target.variant.family in ("arm", "thumb", "thumb_soft") else 16
     return max(target.variant.vector_bytes - aligned, 0)

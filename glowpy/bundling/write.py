@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,14 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.codegen import generate_llvm, ir_text
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.bundling.archive import archive
 from glowpy.bundling.header import header_text
 from glowpy.bundling.layout import Layout, lay_out
 from glowpy.bundling.link import link_shared
-from glowpy.bundling.manifest import fingerprint, manifest_text
+from glowpy.bundling.manifest import manifest_text
 from glowpy.bundling.options import BundleOptions
 from glowpy.bundling.project import cmake_text, example_text, operand_dump_text
 from glowpy.bundling.read import manifests
@@ -28,17 +24,20 @@ from glowpy.bundling.wasm_file import is_wasm, read_wasm_sections
 from glowpy.bundling.weights import weights_header, weights_listing
 from glowpy.core.extents import reach
 from glowpy.ir.irfunction import dims_needed
+from glowpy.llvm.bundle_compiler import BundleCompiler
 from glowpy.llvm.code_options import CodeOptions, EntryOptions
+from glowpy.llvm.debug_info import ir_text
 from glowpy.llvm.machine import Form
 from glowpy.llvm.object_file import embed, is_elf, read_sections
 from glowpy.llvm.objects import compile_whole
 from glowpy.llvm.stack_depth import stack_depths
+from glowpy.llvm.target import Target
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import check_output_folder, make_output_folder
 from glowpy.support.symbolic import Expr
 
-__all__ = ["Bundle", "build_bundle", "bundle_fingerprint"]
+__all__ = ["Bundle", "build_bundle"]
 
 
 @dataclass(frozen=True)
@@ -50,25 +49,12 @@ class Bundle:
     report: SizeReport | None
 
 
-def bundle_fingerprint(model: str, options: BundleOptions, backend: CpuBackend, makers: str) -> str:
-    """Returns the fingerprint in the manifest of an up-to-date bundle; `model` is the text of the module."""
-    libraries = [hashlib.sha256(bitcode).hexdigest() for bitcode in backend.kernels.bitcode]
-    return fingerprint(
-        model,
-        options,
-        backend.target.machine,
-        makers,
-        libraries,
-        exact=backend.options.exact,
-        tuned=backend.options.tune is not None,
-    )
-
-
 def build_bundle(
     programs: Mapping[str, Program],
     directory: Path,
     options: BundleOptions,
-    backend: CpuBackend,
+    backend: str,
+    compiler: BundleCompiler,
     *,
     identity: Mapping[str, str],
     golden: Mapping[str, Sequence[Golden]],
@@ -81,7 +67,8 @@ def build_bundle(
         directory: Where to; made if it is not there. An earlier bundle of this name is replaced there, links and
             all; files that are none of its stay.
         options: How to make the bundle.
-        backend: For which machine.
+        backend: The name of the backend that compiled the programs.
+        compiler: What makes the code, for which machine.
         identity: glowpy's version and the fingerprint, for the manifest.
         golden: Runs for the self-test, by entry point; empty without one.
         modules: The module of each network, by entry point: those of one share its variables.
@@ -92,9 +79,9 @@ def build_bundle(
     check_output_folder(str(directory))
     earlier = _earlier_files(directory, options.name)
     layout = lay_out(options.name, programs, guard=options.guard, modules=modules)
-    _check_areas(layout, backend.target)
-    _check_dims(layout, backend.target)
-    files, report = _files(layout, options, backend, identity, golden)
+    _check_areas(layout, compiler.target)
+    _check_dims(layout, compiler.target)
+    files, report = _files(layout, options, backend, compiler, identity, golden)
     _check_places(files, directory)
     new_folders = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     make_output_folder(directory)
@@ -111,7 +98,7 @@ def build_bundle(
     return Bundle(directory, tuple(files), report)
 
 
-def _check_areas(layout: Layout, target: CpuTarget) -> None:
+def _check_areas(layout: Layout, target: Target) -> None:
     """Raises UserError for an area beyond the numbers that code for the target computes places with."""
     largest = max(layout.constants.size, layout.mutable_size, layout.activations_size)
     if largest >= 1 << (target.pointer_bits - 1):
@@ -121,7 +108,7 @@ def _check_areas(layout: Layout, target: CpuTarget) -> None:
         )
 
 
-def _check_dims(layout: Layout, target: CpuTarget) -> None:
+def _check_dims(layout: Layout, target: Target) -> None:
     """Raises UserError for a dimension that is computed by way of numbers that the target does not have."""
     for entry in layout.entries:
         functions = (*entry.program.callees, entry.program)
@@ -179,11 +166,12 @@ def _check_places(names: Iterable[str], directory: Path) -> None:
 def _files(
     layout: Layout,
     options: BundleOptions,
-    backend: CpuBackend,
+    backend: str,
+    compiler: BundleCompiler,
     identity: Mapping[str, str],
     golden: Mapping[str, Sequence[Golden]],
 ) -> tuple[dict[str, bytes], SizeReport | None]:
-    name, target = options.name, backend.target
+    name, target, libraries = options.name, compiler.target, compiler.bitcode
     programs = {entry.name: entry.program for entry in layout.entries}
     code_options = CodeOptions(
         EntryOptions(
@@ -198,14 +186,13 @@ def _files(
         (f"{name}.ir", "" if options.emit == "asm" else ".") if options.debug else None,
         support=lambda module: support_texts(layout, options, module, golden),
     )
-    (text,) = generate_llvm(programs, target, backend.kernels, code_options)
+    text = compiler.code(programs, code_options)
     placed = with_sections(text, target.machine)
     files = {
         f"{name}.h": header_text(layout, options, target.variant.family).encode(),
         f"{name}.ir": ir_text(programs).encode(),
     }
     report = None
-    libraries = backend.kernels.bitcode
     if options.emit in ("asm", "llvm"):
         form: Form = "assembly" if options.emit == "asm" else "optimized"
         suffix = "s" if options.emit == "asm" else "ll"
@@ -232,13 +219,13 @@ def _files(
         files["main.c"] = example_text(layout, options).encode()
         files["CMakeLists.txt"] = cmake_text(options, next(iter(library))).encode()
     files |= _weights(layout, options)
-    manifest = manifest_text(layout, options, backend, report, files, identity)
+    manifest = manifest_text(layout, options, backend, compiler, report, files, identity)
     files[f"{name}.json"] = manifest.encode()
     return files, report
 
 
 def _library(
-    layout: Layout, code: bytes, options: BundleOptions, target: CpuTarget
+    layout: Layout, code: bytes, options: BundleOptions, target: Target
 ) -> dict[str, bytes]:
     """The object file, or the library made of it."""
     name = options.name

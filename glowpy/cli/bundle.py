@@ -22,8 +22,8 @@ from glowpy.bundling.report import SizeReport
 from glowpy.bundling.write import Bundle
 from glowpy.cli.backends import (
     backend_option,
+    bound_backend,
     computing_options,
-    machine_code_backend,
     option_group,
     target_options,
 )
@@ -226,7 +226,7 @@ def bundle(options: BundlingOptions) -> None:
         _check(loaded, options.check, options.as_json)
         return
     settings = options.bundle_options()
-    bound = machine_code_backend(options.backend, options.cpu_options)
+    bound = bound_backend(options.backend, options.cpu_options)
     compiling = passes.on(CompileOptions())
     ctx = passes.context(compiling, bound)
     with progress(f"bundling {settings.name}"):

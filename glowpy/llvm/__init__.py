@@ -6,7 +6,7 @@
   else a target says what is called.
 - `entry` writes the functions that C programs call, as `code_options` says, with results of `status`: `tasks` shares
   their work among threads, `control` calls functions of the network, `instrument` calls back around instructions, and
-  `constant_block` says where constants are.
+  `constant_block` says where constants are. Bundles are made of them by a backend that has a `bundle_compiler`.
 - `variant` says how kernels in C are compiled, `library` compiles them and keeps the bitcode, `kernels` are those that
   there are for one variant; `kernel` says which symbol an instruction has, `scalars_gen` those of an element.
 - `objects` makes object files of texts, several at a time, through the cache; `object_file` reads and edits them.

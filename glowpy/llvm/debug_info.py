@@ -6,9 +6,13 @@ Metadata numbers are given out in order; the nodes a function refers to are rend
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DebugInfo"]
+from glowpy.backend import Program
+from glowpy.ir.printer import print_irfunction
+
+__all__ = ["DebugInfo", "ir_text"]
 
 _FLAGS = 'i32 2, !"Debug Info Version", i32 3'
 _DWARF = 'i32 7, !"Dwarf Version", i32 4'
@@ -87,3 +91,8 @@ class DebugInfo:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\5C").replace('"', "\\22")
     return f'"{escaped}"'
+
+
+def ir_text(programs: Mapping[str, Program]) -> str:
+    """The IR of every program, one after the other: the source file that debug information speaks of."""
+    return "".join(print_irfunction(program.ir) for program in programs.values())

@@ -41,7 +41,7 @@ def test_command_line(tmp_path: Path) -> None:
     words = ("--target", "cortex-m7", "--optimize", "size")
     status, _, errors = glow("bundle", model, "-o", out, *words)
     assert (status, errors) == (0, "")
-    assert read_bundle(out).cpu_options.optimize == "size"
+    assert read_bundle(out).settings["optimize"] == "size"
     assert glow("bundle", model, "--check", out)[0] == 0
 
 

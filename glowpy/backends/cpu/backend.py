@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from glowpy.backends.cpu.target import CpuTarget
     from glowpy.graph.node import Node
     from glowpy.ir.inst import Instruction
+    from glowpy.llvm.bundle_compiler import BundleCompiler
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass
@@ -88,6 +89,11 @@ class CpuBackend(Backend):
     def kernels(self) -> Kernels:
         """The kernels there are for the target: those of other packages' operators, too, as soon as they are known."""
         return self.compiler.kernels
+
+    @property
+    def bundle_compiler(self) -> BundleCompiler:
+        """The part that makes the code of bundles."""
+        return self.compiler.for_bundles
 
     @property
     def tuned(self) -> Sequence[Tuned]:

@@ -40,7 +40,7 @@ from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, highest
 from glowpy.support.text import Attr
 
-__all__ = ["entry_name", "generate_llvm", "ir_text"]
+__all__ = ["entry_name", "generate_llvm"]
 
 _INLINE_ELEMENTS = 64
 """A loop over at most so many elements is inlined into the entry point: a call would cost more than it does.
@@ -135,11 +135,6 @@ def _works(programs: Sequence[Program], variant: Variant) -> Callable[[Instructi
     heads = [run.head for program in programs for run in program.ir.runs]
     products = sharing_open_tiles({i: alone(i) for i in heads if i.has(Trait.EPILOGUE)})
     return lambda inst: products.get(inst) or alone(inst)
-
-
-def ir_text(programs: Mapping[str, Program]) -> str:
-    """The IR of every program, one after the other: the source file that debug information speaks of."""
-    return "".join(print_irfunction(program.ir) for program in programs.values())
 
 
 def _placed(programs: Mapping[str, Program]) -> Iterator[tuple[Program, int]]:

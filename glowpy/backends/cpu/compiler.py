@@ -15,7 +15,8 @@ import glowpy.backends.cpu.operations  # noqa: F401 - fills the tables of rules
 from glowpy.backend import CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
-from glowpy.backends.cpu.codegen import entry_name, generate_llvm, ir_text
+from glowpy.backends.cpu.bundle_code import CpuBundleCompiler
+from glowpy.backends.cpu.codegen import entry_name, generate_llvm
 from glowpy.backends.cpu.constants import Weights, weights_of
 from glowpy.backends.cpu.device import CpuDevice
 from glowpy.backends.cpu.image import Image
@@ -52,6 +53,7 @@ from glowpy.graph.node import Node
 from glowpy.llvm.code_image import Code, Functions, joined
 from glowpy.llvm.code_options import CodeOptions, Counter, EntryOptions
 from glowpy.llvm.constant_block import block_of, small_constants
+from glowpy.llvm.debug_info import ir_text
 from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
@@ -108,6 +110,11 @@ class Compiler:
         if self._kernels.libraries != libraries:
             self._kernels = Kernels(libraries, self.target.variant)
         return self._kernels
+
+    @property
+    def for_bundles(self) -> CpuBundleCompiler:
+        """The part that makes the code of bundles."""
+        return CpuBundleCompiler(self.options, self.target, self.kernels)
 
     @property
     def tuned(self) -> Sequence[Tuned]:

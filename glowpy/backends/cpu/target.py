@@ -16,6 +16,7 @@ from glowpy.llvm.machine import (
     host_features,
     host_triple,
 )
+from glowpy.llvm.target import Target
 from glowpy.support.errors import UserError
 
 __all__ = ["CODE_MODELS", "FLOAT_ABIS", "RELOCATIONS", "CpuTarget", "resolve_target"]
@@ -42,12 +43,10 @@ _32_BIT = frozenset({"arm", "thumb", "thumb_soft", "riscv32", "wasm32"})
 
 
 @dataclass(frozen=True)
-class CpuTarget:
-    """A processor, the kernel variant for it, and the width of its pointers in bits."""
+class CpuTarget(Target):
+    """A CPU, whose variant says what products cost there."""
 
-    machine: Machine
     variant: Variant
-    pointer_bits: int
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,8 @@ from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.presets import similar_preset
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.core.elemkind import ElemKind
-from glowpy.llvm.variant import LIBJIT_FOLDER, KernelVariant
+from glowpy.llvm.target import family_of, variants_table
+from glowpy.llvm.variant import KernelVariant
 from glowpy.support.errors import UnsupportedError, UserError
 
 __all__ = [
@@ -44,16 +44,15 @@ class Variant(KernelVariant):
         return self.double_machine if kind is ElemKind.F64 else self.machine
 
 
-def _read_variants() -> tuple[tuple[Variant, ...], dict[tuple[str, str], Variant], dict[str, str]]:
-    table = tomllib.loads((LIBJIT_FOLDER / "variants.toml").read_text(encoding="utf-8"))
+def _read_variants() -> tuple[tuple[Variant, ...], dict[tuple[str, str], Variant]]:
+    table = variants_table()
     variants = tuple(_variant(table, entry) for entry in table["variant"])
     for_processors = {
         (entry["name"], cpu): _variant(table, {**entry, "machine": machine})
         for entry in table["variant"]
         for cpu, machine in entry.get("machines", {}).items()
     }
-    families = {arch: name for name, entry in table["family"].items() for arch in entry["arch"]}
-    return variants, for_processors, families
+    return variants, for_processors
 
 
 def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
@@ -94,7 +93,7 @@ def _kind(spelling: str | None) -> ElemKind | None:
     return None if spelling is None else ElemKind(spelling)
 
 
-VARIANTS, _FOR_PROCESSORS, _FAMILY_OF = _read_variants()
+VARIANTS, _FOR_PROCESSORS = _read_variants()
 """Every variant. Within a family a later one is better."""
 
 
@@ -151,10 +150,12 @@ def baseline_variant(triple: str, cpu: str = "") -> Variant:
 
 
 def _family_members(triple: str) -> list[Variant]:
-    arch = triple.split("-", 1)[0].lower()
-    family = _FAMILY_OF.get(arch)
-    if family is None:
-        families = ", ".join(sorted(set(_FAMILY_OF.values())))
+    family = family_of(triple)
+    if not family:
+        arch, families = (
+            triple.split("-", 1)[0].lower(),
+            ", ".join(sorted(variants_table()["family"])),
+        )
         raise UnsupportedError(
             f"no kernels for {triple!r}: expected an architecture of {families}, got {arch!r}",
             note=f"{similar_preset(triple)}glowpy targets lists presets and families; the interpreter runs everywhere",

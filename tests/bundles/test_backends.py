@@ -1,0 +1,88 @@
+"""Bundles of any backend that has a compiler for them, whatever class it is of; a clear error for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import glowpy
+from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, plugins
+from glowpy.backend import Backend, CompileOptions, Operation, Program
+from glowpy.bundling.make import bundle, outdated
+from glowpy.bundling.read import read_bundle
+from glowpy.llvm.bundle_compiler import BundleCompiler
+from glowpy.runtime.compiled import CompiledFunction
+from glowpy.support.errors import LoadError
+
+
+class Wrapped(Backend):
+    """No CPU backend, but it has one."""
+
+    name: ClassVar[str] = "wrapped"
+    options_type: ClassVar[type | None] = CpuOptions
+    bundles: ClassVar[bool] = True
+
+    def __init__(self, options: CpuOptions | None = None) -> None:
+        super().__init__()
+        self.inner = CpuBackend(options)
+
+    @property
+    def bundle_compiler(self) -> BundleCompiler | None:
+        return self.inner.bundle_compiler if self.bundles else None
+
+    def unsupported(self, operation: Operation) -> str:
+        return self.inner.unsupported(operation)
+
+    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+        return self.inner.compile(program, options)
+
+
+def sums() -> Module:
+    module = Module()
+    x, y = (module.create_placeholder(name, glowpy.parse_type("f32[5]")) for name in "xy")
+    f = module.create_function("main")
+    f.create_save("save", f.create_add("sum", x, x), y)
+    return module
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    entries = [EntryPoint("wrapped", f"{__name__}:Wrapped", plugins.GROUP)]
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: entries)
+    plugins.plugins.cache_clear()
+    yield
+    plugins.plugins.cache_clear()
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_backend_of_another_kind_makes_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = BundleOptions("net", weights="embedded")
+    bundle(sums(), tmp_path / "own", options)
+    bundle(sums(), tmp_path / "net", options, Wrapped())
+    same = ((tmp_path / folder / "net.ir").read_text() for folder in ("own", "net"))
+    assert next(same) == next(same)
+    assert read_bundle(tmp_path / "net").backend == "wrapped"
+    assert outdated(sums(), tmp_path / "net") == []
+    bundle(sums(), tmp_path / "net", options, Wrapped(CpuOptions(exact=True)))
+    assert read_bundle(tmp_path / "net").settings["exact"] is True
+    assert outdated(sums(), tmp_path / "net") == []
+    monkeypatch.setattr(Wrapped, "bundles", False)
+    with pytest.raises(LoadError, match="'wrapped' that makes bundles, which this one does not"):
+        outdated(sums(), tmp_path / "net")
+    monkeypatch.setattr(Wrapped, "options_type", None)
+    with pytest.raises(LoadError, match="'wrapped' with the option 'target', which this one does"):
+        outdated(sums(), tmp_path / "net")
+
+
+def test_a_backend_without_bundles_is_refused(tmp_path: Path) -> None:
+    interpreter = glowpy.InterpreterBackend()
+    message = "the interpreter backend makes no bundles"
+    with pytest.raises(UserError, match=message):
+        bundle(sums(), tmp_path / "net", BundleOptions("net"), interpreter)
+    assert not (tmp_path / "net").exists()
