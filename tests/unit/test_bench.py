@@ -18,7 +18,7 @@ from onnx import parser
 
 from glowpy.benchmark.peers import Contestant
 from glowpy.core.tensor import Array
-from tools import bench, bench_extents, bench_opening, bench_threads
+from tools import bench, bench_extents, bench_first, bench_opening, bench_threads
 from tools.bench import main, parse, prepare, table
 from tools.bench_page import Others, write_page
 from tools.bench_processors import Processors, shared_cache
@@ -256,6 +256,7 @@ TOOLS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "bench": (main, ["--against", "onnxruntime", "--models"]),
     "bench_threads": (bench_threads.main, ["--models"]),
     "bench_opening": (bench_opening.main, []),
+    "bench_first": (bench_first.main, []),
     "bench_extents": (lambda argv: bench_extents.main([*argv, "n=1..8", "5"]), []),
 }
 
@@ -267,7 +268,8 @@ NUMBERS = [
     (["--seconds", "nan"], "argument --seconds: expected a number of at least 0, got nan"),
     (["--core", "9999"], "argument --core: expected one of the processors"),
 ]
-LACKING = {("--core", "bench_threads"), ("--seconds", "bench_opening")}
+LACKING = {("--core", "bench_threads"), ("--core", "bench_first")}
+LACKING |= {("--seconds", "bench_opening"), ("--seconds", "bench_first")}
 
 
 @pytest.mark.parametrize(
