@@ -4,8 +4,8 @@
   once, so that a change of the machine's speed hits all of them. Figures are medians over rounds.
 * *CPU seconds* are all of the process, and of those that it starts. *Wall* is from its start to its answer: of a
   machine with nothing else to do.
-* glowpy's cache is empty: what an installation brings is all there is. *Again* is the same process with the cache that the first
-  has left.
+* glowpy's cache is empty: what an installation brings is all there is. *Again* is the same process with the cache that
+  the first has left.
 """
 
 from __future__ import annotations
