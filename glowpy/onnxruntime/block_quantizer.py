@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer import FOUR_BIT_LEVELS
 
 __all__ = [
     "quantize_matmul_2bits",
@@ -174,6 +173,8 @@ _PIVOTS = (0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0
 
 def _nearest(numbers: Array, quant_type: int) -> Array:
     """The codes of the nearest levels; FP4 has a sign, which is its highest bit."""
+    from glowpy.importer import FOUR_BIT_LEVELS  # noqa: PLC0415 - ONNX
+
     levels, sign = FOUR_BIT_LEVELS[quant_type], np.zeros(numbers.shape, np.uint8)
     if quant_type == 0:
         levels, sign = levels[:8], np.where(numbers < 0, 8, 0).astype(np.uint8)

@@ -8,16 +8,17 @@ from enum import Enum, IntFlag
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from glowpy.core.tensor import Array
-from glowpy.exporter import Place, with_data_apart
 from glowpy.onnxruntime.errors import Fail, InvalidGraph, NoSuchFile, translated
-from glowpy.onnxruntime.optimized import check_target, optimized_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
 from glowpy.onnxruntime.values import OrtValue
 from glowpy.support.errors import GlowError, UserError
 from glowpy.support.output_files import write_output_file
+
+if TYPE_CHECKING:
+    from glowpy.exporter import Place
 
 __all__ = ["ModelCompiler", "OrtCompileApiFlags", "OrtExternalInitializerInfo"]
 
@@ -105,6 +106,8 @@ class ModelCompiler:
         path = Path(fspath(output_model_path))
         if self._flags & OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS and path.exists():
             raise Fail(f"the output model '{path}' exists already")
+        from glowpy.onnxruntime.optimized import check_target  # noqa: PLC0415 - the exporter
+
         check_target(path, self._model, self._options)
         content = self._content(path.parent)
         try:
@@ -138,6 +141,12 @@ class ModelCompiler:
     def _content(self, folder: Path | None) -> bytes:
         if self._flags & OrtCompileApiFlags.ERROR_IF_NO_NODES_COMPILED:
             raise Fail("Unable to compile any nodes: those of the CPU are compiled by a session")
+        from glowpy.exporter import with_data_apart  # noqa: PLC0415 - ONNX
+        from glowpy.onnxruntime.optimized import (  # noqa: PLC0415 - the exporter
+            check_target,
+            optimized_model,
+        )
+
         path, threshold = self._apart
         optimized = partial(optimized_model, self._model, self._options)
         try:

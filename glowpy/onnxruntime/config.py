@@ -8,7 +8,6 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from pathlib import Path
 
-from glowpy.importer import read_proto
 from glowpy.onnxruntime.errors import InvalidGraph, translated
 from glowpy.onnxruntime.options import ExecutionMode, GraphOptimizationLevel, SessionOptions
 from glowpy.support.errors import GlowError
@@ -44,6 +43,8 @@ def configured(
         return options
     if not isinstance(path_or_bytes, bytes) and not Path(fspath(path_or_bytes)).is_file():
         return options  # whoever opens it says so
+    from glowpy.importer import read_proto  # noqa: PLC0415 - ONNX
+
     try:
         proto = read_proto(_content_of(path_or_bytes))
     except GlowError as error:

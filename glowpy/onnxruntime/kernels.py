@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from glowpy.importer import imported_operators, operator_schemas
 from glowpy.onnxruntime.providers import CPU
 
 __all__ = ["KernelDef", "get_all_operator_schema", "get_all_opkernel_def"]
@@ -28,11 +27,15 @@ class KernelDef:
 
 def get_all_operator_schema() -> list[Any]:
     """The schemas of ONNX's operators, and of those that onnxruntime adds and glowpy reads."""
+    from glowpy.importer import operator_schemas  # noqa: PLC0415 - ONNX
+
     return operator_schemas()
 
 
 def get_all_opkernel_def() -> list[KernelDef]:
     """Lists the opsets of each operator that glowpy reads. docs/reference/onnx.md has the element kinds."""
+    from glowpy.importer import imported_operators  # noqa: PLC0415 - ONNX
+
     kernels = []
     for (domain, name), begins in imported_operators().items():
         ends = [*(begin - 1 for begin in begins[1:]), _LAST]

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from glowpy.exporter import set_dims
-from glowpy.importer import (
-    Given,
-    OnnxModel,
-    inferred_outputs,
-    read_proto,
-)
-from glowpy.importer.declared import ValueInfo
-from glowpy.importer.onnx.host.model import OnnxHostedModel
-from glowpy.importer.onnx.host.model import open_model as read_model
-from glowpy.importer.value_types import HostInfo
+from glowpy.core.elemkind import ElemKind
+from glowpy.importer.declared import DeclaredDim, ValueInfo
+from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.storage import InFile
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
+from glowpy.session.kept_model import open_kept, opened, told
 from glowpy.support.errors import GlowError
 
+if TYPE_CHECKING:
+    from glowpy.importer import OnnxModel
+    from glowpy.importer.onnx.host.model import OnnxHostedModel
+    from glowpy.importer.value_types import HostInfo
+
 __all__ = [
+    "Facts",
     "ModelMetadata",
     "NodeArg",
+    "facts",
     "get_compatibility_info_from_model",
     "get_compatibility_info_from_model_bytes",
-    "metadata",
     "open_model",
     "output_infos",
-    "overridable",
+    "read_model",
+    "whole",
+    "whole_model",
     "with_inputs",
 ]
 
@@ -78,8 +81,8 @@ class ModelMetadata:
 
 def open_model(
     path_or_bytes: str | bytes | PathLike[str], options: SessionOptions
-) -> OnnxModel | OnnxHostedModel:
-    """Reads a model, and gives its dimensions the sizes that the options name.
+) -> Model | HostedModel:
+    """Opens a model, from the cache if it is there, and gives its dimensions the sizes that the options name.
 
     Raises TypeError for what is neither a path nor bytes, and the exceptions that are named for what is wrong.
     """
@@ -90,11 +93,28 @@ def open_model(
         raise NoSuchFile(f"cannot read '{source}': there is no such file")
     if source == b"":
         raise InvalidArgument("No graph was found in the protobuf: the model has no bytes")
-    tensors = {name: value.numpy() for name, value in options.initializers.items()}
     try:
-        model = read_model(source, Given(tensors, options.files))
+        if options.initializers or options.files:
+            return read_model(source, options)
+        reading = partial(read_model, source, options)
+        return open_kept(source, reading, f"{sorted(options.dims.items())}" * bool(options.dims))
     except GlowError as error:
         raise translated(error, InvalidGraph) from error
+
+
+def read_model(
+    source: bytes | Path, options: SessionOptions, files: Mapping[Path, InFile] | None = None
+) -> OnnxModel | OnnxHostedModel:
+    """Reads a model, of which these files are open already.
+
+    Raises InvalidArgument for initializers that it does not have.
+    """
+    from glowpy.exporter import set_dims  # noqa: PLC0415 - ONNX
+    from glowpy.importer import Given  # noqa: PLC0415 - the reader
+    from glowpy.importer.onnx.host.model import open_model  # noqa: PLC0415 - the same
+
+    tensors = {name: value.numpy() for name, value in options.initializers.items()}
+    model = open_model(source, Given(tensors, options.files), files)
     if options.dims:
         set_dims(model.source.proto.graph, options.dims)
         model = type(model)(model.source)
@@ -104,7 +124,53 @@ def open_model(
     return model
 
 
-def metadata(model: OnnxModel | OnnxHostedModel) -> ModelMetadata:
+def whole_model(
+    path_or_bytes: str | bytes | PathLike[str], options: SessionOptions
+) -> OnnxModel | OnnxHostedModel:
+    """The model itself. Raises what `open_model` raises."""
+    model = open_model(path_or_bytes, options)
+    try:
+        return whole(model)
+    except GlowError as error:
+        raise translated(error, InvalidGraph) from error
+
+
+def whole(model: Model | HostedModel) -> OnnxModel | OnnxHostedModel:
+    """The model itself of what `open_model` returns. Raises LoadError if its file was changed since."""
+    return cast("OnnxModel | OnnxHostedModel", opened(model) if isinstance(model, Model) else model)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts that a session of onnxruntime's says of its model beside what every session does.
+
+    Attributes:
+        metadata: The metadata.
+        overridable: The initializers that a run may give others for.
+        keeps_caches: Whether attention keeps what it was given, in memory that may be that of its past.
+    """
+
+    metadata: ModelMetadata
+    overridable: list[ValueInfo]
+    keeps_caches: bool
+
+
+def facts(model: Model | HostedModel) -> Facts:
+    """Reads the facts of a model, or recalls them."""
+    fields = told(model, "onnxruntime", _facts)
+    overridable = [ValueInfo(n, ElemKind(kind), shape) for n, kind, shape in fields["overridable"]]
+    return Facts(ModelMetadata(**fields["metadata"]), overridable, fields["keeps_caches"])
+
+
+def _facts(model: OnnxModel | OnnxHostedModel) -> dict[str, Any]:
+    return {
+        "metadata": asdict(_metadata(model)),
+        "overridable": [(i.name, i.kind.value, i.shape) for i in _overridable(model)],
+        "keeps_caches": model.source.keeps_caches,
+    }
+
+
+def _metadata(model: OnnxModel | OnnxHostedModel) -> ModelMetadata:
     """Reads the metadata of a model."""
     proto = model.source.proto
     return ModelMetadata(
@@ -118,21 +184,37 @@ def metadata(model: OnnxModel | OnnxHostedModel) -> ModelMetadata:
     )
 
 
-def output_infos(model: OnnxModel | OnnxHostedModel) -> list[NodeArg]:
-    """The outputs, with sizes that follow from the inputs and are not declared."""
-    nodes = [node for _, node in model.order] if isinstance(model, OnnxModel) else None
+def _overridable(model: OnnxModel | OnnxHostedModel) -> list[ValueInfo]:
+    """The initializers that are inputs as well: a run may give others, if all of the model is compiled."""
     proto = model.source.proto
-    shapes = inferred_outputs(proto, proto.graph.node if nodes is None else nodes)
-    shapes_by_name = {
-        info.name: shape for info, shape in zip(proto.graph.output, shapes, strict=True)
-    }
+    if proto.ir_version < _FIRST_OVERRIDABLE or isinstance(model, HostedModel):
+        return []
+    inputs = {value.name for value in proto.graph.input}
+    return [
+        ValueInfo(name, tensor.type.kind, list(tensor.type.extents))
+        for name, tensor in model.initializers.items()
+        if name in inputs
+    ]
+
+
+def output_infos(model: Model | HostedModel) -> list[NodeArg]:
+    """The outputs, with sizes that follow from the inputs and are not declared."""
+    shapes = told(model, "output shapes", _output_shapes)
     args = [NodeArg.of(info) for info in model.outputs]
     return [
-        NodeArg(arg.name, arg.type, shape)
-        if (shape := shapes_by_name.get(arg.name)) is not None
-        else arg
+        NodeArg(arg.name, arg.type, shapes[arg.name]) if shapes.get(arg.name) is not None else arg
         for arg in args
     ]
+
+
+def _output_shapes(model: OnnxModel | OnnxHostedModel) -> dict[str, list[DeclaredDim] | None]:
+    """The shapes of outputs by name, as far as they follow."""
+    from glowpy.importer import inferred_outputs  # noqa: PLC0415 - ONNX
+
+    proto = model.source.proto
+    ordered = proto.graph.node if isinstance(model, HostedModel) else [n for _, n in model.order]
+    shapes = inferred_outputs(proto, ordered)
+    return {info.name: shape for info, shape in zip(proto.graph.output, shapes, strict=True)}
 
 
 def get_compatibility_info_from_model(model_path: str, ep_type: str) -> str | None:
@@ -146,6 +228,8 @@ def get_compatibility_info_from_model_bytes(model_data: bytes, ep_type: str) -> 
     """The same of the bytes of a file."""
     if not ep_type:
         raise RuntimeError("expected the name of a provider, got ''")
+    from glowpy.importer import read_proto  # noqa: PLC0415 - ONNX
+
     try:
         proto = read_proto(model_data)
     except GlowError as error:
@@ -154,29 +238,14 @@ def get_compatibility_info_from_model_bytes(model_data: bytes, ep_type: str) -> 
     return entries.get(f"ep_compatibility_info.{ep_type}")
 
 
-def overridable(model: OnnxModel | OnnxHostedModel) -> list[NodeArg]:
-    """The initializers that are inputs as well: a run may give others, if all of the model is compiled."""
-    if model.source.proto.ir_version < _FIRST_OVERRIDABLE:
-        return []
-    inputs = {value.name for value in model.source.proto.graph.input}
-    return [NodeArg.of(info) for info in _stored(model) if info.name in inputs]
-
-
-def _stored(model: OnnxModel | OnnxHostedModel) -> list[ValueInfo]:
-    """The initializers that may be replaced."""
-    if isinstance(model, OnnxHostedModel):
-        return []
-    return [
-        ValueInfo(name, tensor.type.kind, list(tensor.type.extents))
-        for name, tensor in model.initializers.items()
-    ]
-
-
-def with_inputs(model: OnnxModel, names: Iterable[str]) -> OnnxModel:
+def with_inputs(model: Model, names: Iterable[str]) -> OnnxModel:
     """The model with inputs instead of these initializers."""
+    from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
+
+    source = whole(model).source
     input_names = set(names)
-    proto = type(model.source.proto)()
-    proto.CopyFrom(model.source.proto)  # large tensors are not in it
+    proto = type(source.proto)()
+    proto.CopyFrom(source.proto)  # large tensors are not in it
     graph = proto.graph
     inputs = {value.name for value in graph.input}
     for tensor in graph.initializer:
@@ -187,7 +256,7 @@ def with_inputs(model: OnnxModel, names: Iterable[str]) -> OnnxModel:
                 value.type.tensor_type.shape.dim.add(dim_value=size)
     _keep(graph.initializer, input_names, lambda tensor: tensor.name)
     _keep(graph.sparse_initializer, input_names, lambda tensor: tensor.values.name)
-    return OnnxModel(replace(model.source, proto=proto))
+    return OnnxModel(replace(source, proto=proto))
 
 
 def _keep(tensors: Any, dropped: set[str], name_of: Callable[[Any], str]) -> None:

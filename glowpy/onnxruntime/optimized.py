@@ -15,7 +15,7 @@ from glowpy.importer.declared import ValueInfo
 from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
-from glowpy.onnxruntime.model import open_model
+from glowpy.onnxruntime.model import whole_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import check_output_file, write_output_file
@@ -58,7 +58,8 @@ def check_target(path: Path, model: str | PathLike[str] | bytes, options: Sessio
     if isinstance(model, bytes) or not path.exists():
         return
     if any(
-        path.samefile(stored_path) for stored_path in open_model(model, options).source.stores.paths
+        path.samefile(stored_path)
+        for stored_path in whole_model(model, options).source.stores.paths
     ):
         raise Fail(f"expected another file to write than those of the model, got '{path}'")
 
@@ -67,7 +68,7 @@ def optimized_model(
     model: str | PathLike[str] | bytes, options: SessionOptions, locate: Locate | None = None
 ) -> bytes:
     """The bytes of a file, optimized unless the options say not to, with all elements inside or where `locate` says."""
-    opened = open_model(model, options)
+    opened = whole_model(model, options)
     if options.graph_optimization_level is not GraphOptimizationLevel.ORT_DISABLE_ALL:
         try:
             return _exported(opened, locate)

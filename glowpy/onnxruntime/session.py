@@ -5,16 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
 from os import PathLike
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.core.tensor import Array
-from glowpy.importer import OnnxModel
-from glowpy.importer.onnx.host.model import OnnxHostedModel
+from glowpy.importer.model import Model
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.config import configured
 from glowpy.onnxruntime.devices import (
@@ -35,21 +33,22 @@ from glowpy.onnxruntime.global_threads import check_threads
 from glowpy.onnxruntime.model import (
     ModelMetadata,
     NodeArg,
-    metadata,
+    facts,
     open_model,
     output_infos,
-    overridable,
+    whole,
     with_inputs,
 )
-from glowpy.onnxruntime.optimized import write_optimized
 from glowpy.onnxruntime.options import RunOptions, SessionOptions
-from glowpy.onnxruntime.profile import Profiler
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
 from glowpy.session.preparation import parse_ranges
 from glowpy.session.session import InferenceSession as Session
 from glowpy.support.errors import GlowError
 from glowpy.support.process_bound import ProcessBound
+
+if TYPE_CHECKING:
+    from glowpy.onnxruntime.profile import Profiler
 
 __all__ = ["InferenceSession"]
 
@@ -98,9 +97,7 @@ class InferenceSession(ProcessBound):
             raise InvalidArgument(
                 f"expected intra_op_num_threads of 0 to {MOST_THREADS:,}, got {self._options.intra_op_num_threads:,}"
             )
-        self._profiler: Profiler | None = None
-        if self._options.enable_profiling:
-            self._profiler = Profiler(self._options.profile_file_prefix)
+        self._profiler = _profiler(self._options)
         kind = "array" if isinstance(path_or_bytes, bytes) else "uri"
         with self._event(f"model_loading_{kind}"):
             self._model = open_model(path_or_bytes, self._options)
@@ -109,19 +106,20 @@ class InferenceSession(ProcessBound):
         optional = [i.name for i in self._model.inputs if i.type.startswith("optional(")]
         self._required = frozenset(self._dtypes) - frozenset(optional)
         self._types = {info.name: info.type for info in self._model.inputs}
-        self._plain = isinstance(self._model, OnnxModel)
-        self._overridable = overridable(self._model)
-        if isinstance(self._model, OnnxModel):
-            stored = self._model.initializers
-            self._dtypes |= {name: tensor.type.kind.dtype for name, tensor in stored.items()}
-        self._caches = self._model.source.keeps_caches
+        self._plain = isinstance(self._model, Model)
+        self._facts = facts(self._model)
+        self._dtypes |= {info.name: info.dtype for info in self._facts.overridable}
         self._sessions: dict[frozenset[str], Session] = {}
         with self._event("session_initialization"):
             try:
                 self._session = self._session_with(frozenset())
-                if self._caches and (self._options.ranges or self._options.is_frozen()):
+                if self._facts.keeps_caches and (self._options.ranges or self._options.is_frozen()):
                     self._session_with(frozenset(), shared=True)
                 if self._options.optimized_model_filepath:
+                    from glowpy.onnxruntime.optimized import (  # noqa: PLC0415 - the exporter
+                        write_optimized,
+                    )
+
                     write_optimized(path_or_bytes, self._options)
             except GlowError as error:
                 raise translated(error, InvalidGraph) from error
@@ -132,11 +130,10 @@ class InferenceSession(ProcessBound):
         session = self._sessions.get(key)
         if session is None:
             model = self._model
-            if names and isinstance(model, OnnxModel):
+            if names and isinstance(model, Model):
                 model = with_inputs(model, names)
-            if shared and isinstance(model, OnnxModel):
-                model = copy(model)
-                model.shares_caches = True
+            if shared and isinstance(model, Model):
+                model = model.for_session(checked=model.checked, shares_caches=True)
             session = Session(
                 model,
                 threads=self._options.intra_op_num_threads,
@@ -182,11 +179,11 @@ class InferenceSession(ProcessBound):
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The initializers that a run may give others for."""
-        return list(self._overridable)
+        return [NodeArg.of(info) for info in self._facts.overridable]
 
     def get_modelmeta(self) -> ModelMetadata:
         """The metadata of the model."""
-        return metadata(self._model)
+        return self._facts.metadata
 
     def get_session_options(self) -> SessionOptions:
         """A copy of the options."""
@@ -234,7 +231,7 @@ class InferenceSession(ProcessBound):
             )
         return [
             OrtEpAssignedSubgraph(CPU, (OrtEpAssignedNode(node.name, node.domain, node.op_type),))
-            for node in self._model.source.proto.graph.node
+            for node in whole(self._model).source.proto.graph.node
         ]
 
     def get_tuning_results(self) -> list[dict[str, Any]]:
@@ -408,11 +405,11 @@ class InferenceSession(ProcessBound):
         feeds: Mapping[str, Array],
         out: Mapping[str, Array] | None = None,
     ) -> list[Array]:
-        shared = self._caches and out is not None and _shares_memory(feeds, out)
-        is_complete = len(feeds) == len(self._required) or isinstance(self._model, OnnxHostedModel)
+        shared = self._facts.keeps_caches and out is not None and _shares_memory(feeds, out)
+        is_complete = len(feeds) == len(self._required) or not self._plain
         if self._profiler is None and is_complete and not shared:
             return self._session.run(names, feeds, out=out)
-        choice = {info.name for info in self._overridable}
+        choice = {info.name for info in self._facts.overridable}
         session = self._session_with(frozenset(feeds.keys() & choice), shared=shared)
         with self._event("model_run"):
             return session.run(names, feeds, out=out)
@@ -426,6 +423,15 @@ class InferenceSession(ProcessBound):
     def get_profiling_start_time_ns(self) -> int:
         """When the profile began, as `time.monotonic_ns` counts; 0 if there is none."""
         return 0 if self._profiler is None else self._profiler.start
+
+
+def _profiler(options: SessionOptions) -> Profiler | None:
+    """A profiler, if the options ask for one."""
+    if not options.enable_profiling:
+        return None
+    from glowpy.onnxruntime.profile import Profiler  # noqa: PLC0415 - instructions
+
+    return Profiler(options.profile_file_prefix)
 
 
 def _shares_memory(feeds: Mapping[str, Array], out: Mapping[str, Array]) -> bool:

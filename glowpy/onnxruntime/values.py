@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, SupportsIndex, final
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, final
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
@@ -17,6 +16,9 @@ from glowpy.importer.elements import STRING, elem_type_of, kind_of
 from glowpy.onnxruntime.devices import OrtDevice, check_device
 from glowpy.onnxruntime.sparse import SparseTensor
 from glowpy.support.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["OrtValue", "OrtValueVector", "array_at", "copy_tensors", "kind_named"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib.metadata import version as _version_of
 
 from glowpy.onnxruntime.logs import say_once
 
@@ -31,7 +30,9 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """The version of glowpy."""
-    return f"ORT Build Info: glowpy {_version_of('glowpy')}"
+    from importlib.metadata import version  # noqa: PLC0415 - it takes long
+
+    return f"ORT Build Info: glowpy {version('glowpy')}"
 
 
 def has_collective_ops() -> bool:

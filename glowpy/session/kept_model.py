@@ -3,6 +3,7 @@
 An entry is named after the file that was opened (where it is, its size and times), or after the bytes of a model in
 memory, and lists the files of external data in the same way. A file that is so young that it may be changed again
 without other times has no entry. The files stay open: when something has to be built, the model is read from them.
+What else somebody asks of a model, such as its metadata, is an entry of its own (`told`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo
@@ -33,26 +34,39 @@ if TYPE_CHECKING:
     from glowpy.graph.state import StatePairs
     from glowpy.importer import OnnxModel
     from glowpy.importer.needs import RoundsError, ValueNeededError
-    from glowpy.importer.onnx.source import Source
+    from glowpy.importer.onnx.host.model import OnnxHostedModel
     from glowpy.support.symbolic import Dim
 
-__all__ = ["KeptModel", "open_kept"]
+__all__ = ["KeptModel", "open_kept", "opened", "told"]
+
+Reading: TypeAlias = "Callable[[Mapping[Path, InFile]], Model | HostedModel]"
+"""Reads and checks a model, of which these files are open already."""
 
 
 @final
 class KeptModel(Model):
-    """A model that was read and checked before, which is opened when something of it has to be built."""
+    """A model of which the cache says what a session asks: it is read when something of it has to be built."""
 
     def __init__(
-        self, model: str | Path | bytes, fields: Mapping[str, Any], files: Mapping[Path, InFile]
+        self,
+        key: Key,
+        file: str,
+        fields: Mapping[str, Any],
+        reading: Callable[[], Model | HostedModel],
+        whole: OnnxModel | None = None,
     ) -> None:
-        self._model, self._fields, self._files = model, fields, files
-        self._whole: list[OnnxModel] = []  # of all copies, once it is opened
+        self._key, self._file, self._fields, self._reading = key, file, fields, reading
+        self._whole = [] if whole is None else [whole]  # of all copies, once it is read
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the model itself was read."""
+        return bool(self._whole)
 
     @property
     def file(self) -> str:
         """The name of the model in messages."""
-        return "model" if isinstance(self._model, bytes) else Path(self._model).name
+        return self._file
 
     @property
     def digest(self) -> str:
@@ -88,9 +102,8 @@ class KeptModel(Model):
     def opened(self) -> OnnxModel:
         """The model itself. Raises LoadError if its file was changed since."""
         from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
-        from glowpy.importer.onnx.host.model import open_model  # noqa: PLC0415 - the same
 
-        whole = self._whole[0] if self._whole else open_model(self._model, files=self._files)
+        whole = self._whole[0] if self._whole else self._reading()
         if not isinstance(whole, OnnxModel):
             raise LoadError(f"'{self.file}' was changed while it was in use")
         self._whole[:] = [whole]
@@ -104,6 +117,15 @@ class KeptModel(Model):
         """Whether an error asks how often a loop of the model runs: see `Model.asks_for_rounds`."""
         return self.opened().asks_for_rounds(error)
 
+    def told(self, what: str, tell: Callable[[OnnxModel], Any]) -> Any:
+        """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
+        key = Key.of("model", self._key.digest, self._fields["content"], what)
+        payload = read(key)
+        if payload is None:
+            payload = json.dumps(tell(self.opened())).encode()
+            write(key, payload)
+        return json.loads(payload)
+
     def build(self, **given: Any) -> Module:
         """A module: see `OnnxModel.build`."""
         return self.opened().build(**given)
@@ -115,34 +137,58 @@ class KeptModel(Model):
         return self.opened().module(types, values, supposed)
 
 
+def opened(model: Model) -> Model:
+    """The model itself of what is perhaps kept. Raises LoadError if its file was changed since."""
+    return model.opened() if isinstance(model, KeptModel) else model
+
+
+def told(
+    model: Model | HostedModel, what: str, tell: Callable[[OnnxModel | OnnxHostedModel], Any]
+) -> Any:
+    """Returns what `tell` says of a model that was read, which has a form in JSON: see `KeptModel.told`."""
+    if isinstance(model, KeptModel):
+        return model.told(what, tell)
+    return tell(cast("OnnxModel | OnnxHostedModel", model))
+
+
 @within_limits
-def open_kept(model: str | Path | bytes | ModelProto) -> Model | HostedModel:
+def open_kept(
+    model: str | Path | bytes | ModelProto, reading: Reading | None = None, way: str = ""
+) -> Model | HostedModel:
     """Returns what the cache has of a model; else reads and checks the model, and stores that.
 
-    Raises what `open_any` raises.
-    """
-    kept = None if not isinstance(model, str | os.PathLike | bytes) else _Kept(model)
-    if kept is not None and (known := kept.model()) is not None:
-        return known
-    from glowpy.importer import OnnxModel, open_any  # noqa: PLC0415 - the reader
+    Args:
+        model: What to open.
+        reading: How to read it. As a model of any format if that is left out.
+        way: Text that differs for other ways to read it, by which a model says other things of itself.
 
-    opened = open_any(model, files=None if kept is None else kept.files)
-    if kept is not None and isinstance(opened, OnnxModel):
-        kept.keep(opened)
-    return opened
+    Raises what `reading` raises.
+    """
+    if reading is None:
+        reading = partial(_of_any_format, model)
+    if not isinstance(model, str | os.PathLike | bytes):
+        return reading({})
+    kept = _Kept(model, reading, way)
+    known = kept.model()
+    return kept.read() if known is None else known
+
+
+def _of_any_format(
+    model: str | Path | bytes | ModelProto, files: Mapping[Path, InFile]
+) -> Model | HostedModel:
+    from glowpy.importer import open_any  # noqa: PLC0415 - the reader
+
+    return open_any(model, files=files)
 
 
 @final
 class _Kept:
-    """The entry of a model that is in a file, or in bytes.
+    """The entry of a model that is in a file, or in bytes."""
 
-    Attributes:
-        files: The file, if it is one and can be opened.
-    """
-
-    def __init__(self, model: str | Path | bytes) -> None:
-        self._model: str | Path | bytes = model
-        self.files: dict[Path, InFile] = {}
+    def __init__(self, model: str | Path | bytes, reading: Reading, way: str) -> None:
+        self._file = "model" if isinstance(model, bytes) else Path(model).name
+        self._reading = reading
+        self._files: dict[Path, InFile] = {}
         self._key: Key | None = None
         if isinstance(model, bytes):
             parts = ["bytes", hashlib.sha256(model).hexdigest()]
@@ -153,17 +199,17 @@ class _Kept:
                 return
             if not file.identity:
                 return
-            self.files = {Path(model): file}
+            self._files = {Path(model): file}
             parts = ["file", str(Path(model).absolute()), file.identity]
-        self._key = Key.of("model", package_identity(), *parts)
+        self._key = Key.of("model", package_identity(), *parts, way)
 
     def model(self) -> KeptModel | None:
         """Reads the entry; None if there is none, or a file of external data is another now."""
         payload = None if self._key is None else read(self._key)
-        if payload is None:
+        if payload is None or self._key is None:
             return None
         fields = json.loads(payload)
-        files = dict(self.files)
+        files = dict(self._files)
         for path, identity in fields["external"]:
             try:
                 files[Path(path)] = InFile(Path(path))
@@ -171,36 +217,43 @@ class _Kept:
                 return None
             if files[Path(path)].identity != identity:
                 return None
-        return KeptModel(self._model, fields, files)
+        return KeptModel(self._key, self._file, fields, partial(self._reading, files))
 
-    def keep(self, opened: OnnxModel) -> None:
-        """Makes the entry, where all that a session may ask can be said."""
-        source, files = opened.source, opened.source.stores.files
-        if (
-            self._key is None
-            or _is_foreign(source)
-            or source.is_dump
-            or len(files) > _MOST_FILES
-            or not all(file.identity for file in files.values())
-            or any(info.narrow for info in (*opened.inputs, *opened.outputs))
-        ):
-            return
+    def read(self) -> Model | HostedModel:
+        """Reads the model, and makes the entry, where all that a session may ask can be said."""
+        from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
+
+        opened = self._reading(self._files)
+        if self._key is None or not isinstance(opened, OnnxModel) or not _is_plain(opened):
+            return opened
+        source = opened.source
         fields = {
             "inputs": [_fields(info) for info in opened.inputs],
             "outputs": [_fields(info) for info in opened.outputs],
             "state": opened.state,
             "content": source.stores.digest,
             "block": opened.block,
-            "external": [(str(path), file.identity) for path, file in files.items()],
+            "external": [(str(path), file.identity) for path, file in source.stores.files.items()],
         }
         write(self._key, json.dumps(fields).encode())
+        reading = partial(self._reading, self._files)
+        return KeptModel(self._key, self._file, fields, reading, opened)
 
 
-def _is_foreign(source: Source) -> bool:
-    """Whether a model has operators of other packages, which may mean something else another time."""
+def _is_plain(opened: OnnxModel) -> bool:
+    """Whether an entry can say all that a session may ask of a model."""
     from glowpy.importer.onnx.check import KNOWN_DOMAINS  # noqa: PLC0415 - the reader
 
-    return any(domain not in KNOWN_DOMAINS for domain in source.opsets)
+    source, files = opened.source, opened.source.stores.files
+    return (
+        all(
+            domain in KNOWN_DOMAINS for domain in source.opsets
+        )  # others may mean something else another time
+        and not source.is_dump
+        and len(files) <= _MOST_FILES
+        and all(file.identity for file in files.values())
+        and not any(info.narrow for info in (*opened.inputs, *opened.outputs))
+    )
 
 
 _MOST_FILES = 64

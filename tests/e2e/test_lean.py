@@ -15,8 +15,9 @@ import pytest
 from onnx import numpy_helper
 
 import glowpy
-from glowpy.importer import OnnxModel, storage
+from glowpy.importer import read_model, storage
 from glowpy.llvm.code_image import is_loadable
+from glowpy.onnxruntime import InferenceSession, SessionOptions
 from glowpy.session.kept_model import KeptModel, open_kept
 from tests.onnx.session_models import symbolic
 
@@ -123,18 +124,99 @@ def test_a_recalled_session_imports_neither_reader_nor_compiler(
             assert heavy_after(code, path, way) == []
 
 
+DROP_IN = """
+import sys
+import numpy as np
+import glowpy.onnxruntime as ort
+from glowpy.importer import storage
+storage._SETTLED = -(10**12)
+options = ort.SessionOptions()
+if OVERRIDE:
+    options.add_free_dimension_override_by_name("N", 3)
+session = ort.InferenceSession(sys.argv[1] if sys.argv[2] == "path" else open(sys.argv[1], "rb").read(), options)
+assert session.get_inputs()[0].shape in ([3, 8], ["N", 8])
+assert session.get_outputs()[0].shape == session.get_inputs()[0].shape[:1] + [4]
+assert session.get_modelmeta().graph_name == "net"
+assert session.get_overridable_initializers() == []
+(y,) = session.run(None, {"x": np.ones((3, 8), np.float32)})
+binding = session.io_binding()
+binding.bind_cpu_input("x", np.ones((3, 8), np.float32))
+binding.bind_output("y")
+session.run_with_iobinding(binding)
+assert (binding.copy_outputs_to_cpu()[0] == y).all()
+"""
+
+
+@pytest.mark.skipif(not is_loadable(), reason="code is loaded by LLVM here")
+@pytest.mark.parametrize(("size", "override"), [("3", False), ("N", False), ("N", True)])
+def test_a_recalled_session_of_the_drop_in_imports_neither(
+    size: str, override: bool, tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    path = saved(tmp_path / "net.onnx", size)
+    code = DROP_IN.replace("OVERRIDE", repr(override))
+    options = SessionOptions()
+    if override:
+        options.add_free_dimension_override_by_name("N", 3)
+    for way, source in (("path", str(path)), ("bytes", path.read_bytes())):
+        session = InferenceSession(source, options)
+        session.get_outputs()
+        session.run(None, {"x": np.ones((3, 8), np.float32)})
+        assert heavy_after(code, path, way) == []
+
+
+def test_the_drop_in_by_itself_imports_nothing_heavy() -> None:
+    assert heavy_after("import glowpy.onnxruntime") == []
+
+
+OVERRIDABLE = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[2] x, float[2] w, int64 k) => (float[?] y) <float[2] w = {1, 2}, int64 k = {3}> { y = Add (x, w) }
+"""
+
+
+def test_what_the_drop_in_says_of_a_model_is_kept(tmp_path: Path, cache_folder: Path) -> None:
+    del cache_folder
+    proto = onnx.parser.parse_model(OVERRIDABLE)
+    proto.producer_name, proto.model_version = "somebody", 7
+    proto.metadata_props.add(key="a", value="1")
+    path = tmp_path / "net.onnx"
+    onnx.save(proto, path)
+    feed = {"x": np.zeros(2, np.float32)}
+    for _ in range(2):
+        session = InferenceSession(str(path))
+        meta = session.get_modelmeta()
+        assert (meta.producer_name, meta.version) == ("somebody", 7)
+        assert meta.custom_metadata_map == {"a": "1"}
+        overridable = session.get_overridable_initializers()
+        assert [(arg.name, arg.type, arg.shape) for arg in overridable] == [
+            ("w", "tensor(float)", [2]),
+            ("k", "tensor(int64)", []),
+        ]
+        assert [arg.shape for arg in session.get_outputs()] == [[2]]
+        assert session.run(None, feed)[0].tolist() == [1, 2]
+        assert session.run(None, {**feed, "w": [5, 6]})[0].tolist() == [5, 6]
+
+
 def opened(path: Path | bytes) -> KeptModel:
     kept = open_kept(path)
     assert isinstance(kept, KeptModel)
+    assert not kept.is_read
     return kept
+
+
+def is_read(path: Path | bytes) -> bool:
+    """Whether opening a model reads it."""
+    model = open_kept(path)
+    return not isinstance(model, KeptModel) or model.is_read
 
 
 def test_what_is_kept_says_what_the_model_says(tmp_path: Path, cache_folder: Path) -> None:
     del cache_folder
     path = saved(tmp_path / "net.onnx", "N")
     for source in (path, path.read_bytes()):
-        whole = open_kept(source)
-        assert isinstance(whole, OnnxModel)
+        whole = read_model(source)
+        assert is_read(source)
         kept = opened(source)
         assert (kept.inputs, kept.outputs, kept.state) == (whole.inputs, whole.outputs, {})
         assert (kept.file, kept.digest) == (whole.file, whole.digest)
@@ -154,12 +236,12 @@ def test_a_file_that_was_changed_is_read(
     open_kept(path)
     opened(path)
     saved(path, "7")
-    assert isinstance(open_kept(path), OnnxModel)
+    assert is_read(path)
     assert opened(path).inputs[0].shape == [7, 8]
     monkeypatch.undo()
     onnx.save(model("N"), path)  # which is so young that it may be changed again
     for _ in range(2):
-        assert isinstance(open_kept(path), OnnxModel)
+        assert is_read(path)
 
 
 def test_external_data_is_part_of_a_model(tmp_path: Path, cache_folder: Path) -> None:
@@ -172,7 +254,7 @@ def test_external_data_is_part_of_a_model(tmp_path: Path, cache_folder: Path) ->
         np.testing.assert_allclose(glowpy.InferenceSession(path).run(None, feed)[0], expected, 1e-5)
     opened(path)
     data.write_bytes((2 * WEIGHTS).tobytes())
-    assert isinstance(open_kept(path), OnnxModel)
+    assert is_read(path)
     np.testing.assert_allclose(glowpy.InferenceSession(path).run(None, feed)[0], 2 * expected, 1e-5)
     data.unlink()
     with pytest.raises(glowpy.UserError, match="weights"):
@@ -207,5 +289,5 @@ def test_without_a_cache_all_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")
     path = saved(tmp_path / "net.onnx", "3")
     for _ in range(2):
-        assert isinstance(open_kept(path), OnnxModel)
+        assert is_read(path)
     assert glowpy.InferenceSession(symbolic()).get_inputs()
