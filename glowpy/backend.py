@@ -1,7 +1,8 @@
 """The interface of a backend: what it supports and keeps, and how it makes a program executable.
 
 The engine turns a Function into a `Program` (IR, memory plan, constants) by the recipe; a backend
-turns the Program into a `CompiledFunction`; an `Instance` of that has memory of its own and runs.
+turns the Program into an `Artifact`, of which a `Device` makes a `CompiledFunction`; an `Instance`
+of that has memory of its own and runs.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from glowpy.support.errors import UserError
+from glowpy.support.errors import InternalError, UserError
 
 if TYPE_CHECKING:
     from glowpy.core.tensor import Tensor
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass, IRPass
+    from glowpy.runtime.artifact import Artifact
     from glowpy.runtime.compiled import CompiledFunction
+    from glowpy.runtime.device import Device
     from glowpy.runtime.ports import Ports
     from glowpy.support.text import Attr
 
@@ -166,6 +169,9 @@ class Backend(ABC):
     libraries: ClassVar[tuple[KernelLibrary, ...]] = ()
     """Libraries of the kernels that its instructions call; none for one that computes without."""
 
+    device: Device[Any, Any]
+    """The device that loads and runs the artifacts which `compile` makes."""
+
     def __init__(self, options: object | None = None) -> None:
         if options is not None:
             raise UserError(f"the {self.name} backend has no options of its own")
@@ -194,21 +200,28 @@ class Backend(ABC):
         return not self.unsupported(operation)
 
     @abstractmethod
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
-        """Makes a checked program executable."""
+    def compile(self, program: Program, options: CompileOptions) -> Artifact:
+        """Makes a checked program an artifact, which `device` loads."""
 
-    def remembers(self, options: CompileOptions) -> bool:
-        """Whether `recall` may find what `remember` was given, perhaps by another process."""
+    def load(self, artifact: Artifact, options: CompileOptions) -> CompiledFunction:
+        """Loads what `compile` has made with these options."""
+        function = self.device.load(artifact, use_cache=options.cache)
+        if function is None:
+            raise InternalError("constants were lost before they were loaded")
+        return function
+
+    def function(self, program: Program, options: CompileOptions | None = None) -> CompiledFunction:
+        """Compiles a checked program and loads it."""
+        chosen = options or CompileOptions()
+        return self.load(self.compile(program, chosen), chosen)
+
+    def artifact_key(self, options: CompileOptions) -> str:
+        """Names what the bytes of artifacts depend on beside the network and `CompileOptions.code_key`.
+
+        Empty where they are not to be kept in the cache.
+        """
         del options
-        return False
-
-    def remember(self, key: str, function: CompiledFunction) -> None:  # noqa: B027 - most have no memory
-        """Keeps a function that this backend compiled, for a model that `key` names; a hint that may be ignored."""
-
-    def recall(self, key: str) -> CompiledFunction | None:
-        """Returns the function that an equal backend stored under `key`, or None."""
-        del key
-        return None
+        return ""
 
     def keeps(self, node: Node) -> bool:
         """Whether lowering leaves this node alone: where the backend computes it as it stands."""

@@ -13,6 +13,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.passes import PassContext
 from glowpy.plugins import installed_operators
 from glowpy.recipe import Compilation, refusals
+from glowpy.runtime.artifact import Artifact
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.step_log import Steps
 from glowpy.support.errors import UnsupportedError, expect_type
@@ -25,6 +26,7 @@ __all__ = [
     "backend_with",
     "compilation",
     "compile",
+    "compile_artifact",
     "context",
     "evaluate",
     "known_instructions",
@@ -109,6 +111,25 @@ def compilation(
     chosen_options = options or CompileOptions()
     f = model.main if isinstance(model, Module) else model
     return Compilation(f, target, chosen_options, ctx or context(chosen_options))
+
+
+@within_limits
+def compile_artifact(
+    model: Module | Function,
+    backend: str | Backend = "cpu",
+    options: CompileOptions | None = None,
+    *,
+    ctx: PassContext | None = None,
+) -> Artifact:
+    """Compiles a function without loading it: the backend's `device` does, or that of an equal one in another process.
+
+    The arguments are those of `compilation`. Raises what `compile` raises.
+    """
+    stages = compilation(model, backend, options, ctx=ctx)
+    try:
+        return stages.artifact
+    finally:
+        stages.close()
 
 
 @within_limits

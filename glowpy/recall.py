@@ -1,4 +1,4 @@
-"""Recalls functions from the memory of a backend, or compiles them now, for which alone the compiler is imported."""
+"""Recalls functions from the cache, or compiles them now, for which alone the compiler is imported."""
 
 from __future__ import annotations
 
@@ -6,43 +6,51 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from glowpy.backend import Backend, CompileOptions
+from glowpy.support.cache import Key, read, write
+from glowpy.support.errors import LoadError
 from glowpy.support.progress import report
 
 if TYPE_CHECKING:
     from glowpy.graph.function import Function, Module
-    from glowpy.passes import PassContext
     from glowpy.runtime.compiled import CompiledFunction
 
 __all__ = ["compile_or_recall"]
 
 
 def compile_or_recall(
-    key: str,
-    build: Callable[[], Module | Function],
-    backend: Backend,
-    options: CompileOptions,
-    *,
-    ctx: PassContext | None = None,
+    key: str, build: Callable[[], Module | Function], backend: Backend, options: CompileOptions
 ) -> CompiledFunction:
-    """Recalls the function stored under `key`; else compiles what `build` returns, and stores it if the backend can.
+    """Loads the artifact that is in the cache under `key`; else compiles what `build` returns, and puts it there.
 
     Args:
-        key: Names everything that the function depends on.
-        build: Makes the function, or a module with one. It is called only if nothing is remembered.
-        backend: What to compile for.
+        key: Names everything that the network depends on.
+        build: Makes the function, or a module with one. It is called only if the cache has nothing.
+        backend: What to compile for. It says whether artifacts are kept.
         options: How to compile.
-        ctx: Watches the passes, if anybody does: then they run, whatever is remembered.
 
     Raises what `build` and `compile` raise.
     """
-    remembers = backend.remembers(options)
-    key = f"{key} {options.code_key}".rstrip()
-    if remembers and ctx is None and (recalled := backend.recall(key)) is not None:
+    maker = backend.artifact_key(options)
+    entry = Key.of("program", key, options.code_key, maker) if maker else None
+    if entry is not None and (recalled := _recalled(entry, backend)) is not None:
         report("recall", 1, 1)
         return recalled
-    from glowpy.engine import compile  # noqa: PLC0415 - the compiler
+    from glowpy.engine import compile_artifact  # noqa: PLC0415 - the compiler
 
-    function = compile(build(), backend, options, ctx=ctx)
-    if remembers:
-        backend.remember(key, function)
+    artifact = compile_artifact(build(), backend, options)
+    function = backend.load(artifact, options)
+    if entry is not None:
+        write(entry, artifact.payload())
     return function
+
+
+def _recalled(entry: Key, backend: Backend) -> CompiledFunction | None:
+    """The function of an artifact in the cache, if all of its constants are there as well."""
+    payload = read(entry)
+    if payload is None:
+        return None
+    try:
+        artifact = backend.device.parse(payload)
+    except LoadError:  # it is damaged
+        return None
+    return backend.device.load(artifact)

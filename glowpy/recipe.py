@@ -43,6 +43,7 @@ from glowpy.memory_check import check
 from glowpy.opt.pipelines import CALLS, GRAPH_DEFAULT, IR_DEFAULT, QUANTIZED
 from glowpy.passes import Pass, PassContext, Pipeline
 from glowpy.pipeline_file import Recipe, parse_recipe
+from glowpy.runtime.artifact import Artifact
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.ports import Port, Ports
 from glowpy.schedule import schedule
@@ -181,11 +182,18 @@ class Compilation:
             )
 
     @cached_property
-    def compiled(self) -> CompiledFunction:
-        """Ready to run."""
+    def artifact(self) -> Artifact:
+        """Compiled, for a device to load."""
         program = self.program
         with self.ctx.timed(f"{self.backend.name} codegen"):
             return self.backend.compile(program, self.options)
+
+    @cached_property
+    def compiled(self) -> CompiledFunction:
+        """Ready to run."""
+        artifact = self.artifact
+        with self.ctx.timed(f"{self.backend.name} load"):
+            return self.backend.load(artifact, self.options)
 
     def close(self) -> None:
         """Lets go of the weights, of which the lowered function's module may hold the last reference."""

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.measuring.peaks import Peaks
@@ -128,7 +127,7 @@ def measure(
     stages, feeds = subject.stages, subject.feeds
     with progress(f"compiling {subject.path}"):
         program, compiled = stages.program, stages.compiled
-        timed = None if twin is None else twin.compile(program, CompileOptions())
+        timed = None if twin is None else twin.function(program)
         called = called_multiply_adds(compilation(stages.function, backend).optimized)
     extents = _extents(compiled, feeds)
     costs, variant = efforts(program, extents), backend.target.variant

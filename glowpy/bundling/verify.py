@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
 from glowpy.bundling.example import (
     build_examples,
     stored_extents,
@@ -136,7 +136,7 @@ def _interpreted(
 ) -> list[dict[str, dict[str, Array]]]:
     """The outputs of every network in every run by the placeholder, as the interpreter has them."""
     backend = backend_of("interpreter")
-    compiled = {name: backend.compile(p, CompileOptions()) for name, p in programs.items()}
+    compiled = {name: backend.function(p) for name, p in programs.items()}
     return [
         {name: run_in(inputs[name], compiled[name], extents[name]) for name in programs}
         for inputs, extents in runs

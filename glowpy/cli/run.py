@@ -52,6 +52,7 @@ from glowpy.debugging.compare import (
     interpreted,
 )
 from glowpy.debugging.observers import DumpObserver, Observers, PrintObserver
+from glowpy.engine import compile
 from glowpy.graph.function import Function
 from glowpy.importer.model import HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
@@ -356,9 +357,11 @@ def _compiled(
 
     ctx = passes.context(options, backend) if passes.is_watched else None
     with progress(f"compiling {source.path}") as begun:
-        compiled = compile_or_recall(source.key, build, backend, options, ctx=ctx)
-    if ctx is not None:
-        passes.report(ctx)
+        if ctx is None:
+            compiled = compile_or_recall(source.key, build, backend, options)
+        else:  # the passes have to run to be watched
+            compiled = compile(build(), backend, options, ctx=ctx)
+            passes.report(ctx)
     if "recall" in begun:
         feeds = read(compiled.input_ports, state=compiled.state_ports)
     return compiled, feeds, begun

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from glowpy.backend import CompileOptions
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.cli.files import read_named_constants, read_text
 from glowpy.cli.model import read_inputs
@@ -49,7 +48,7 @@ def run_ir(
     program = program_of_text(ir, read_named_constants(constants) if constants else {}, backend)
     feeds = read_inputs(inputs, program.ports.inputs, plan.seed, model=path)
     with progress(f"compiling {path}") as begun:
-        function = backend.compile(program, plan.options)
+        function = backend.function(program, plan.options)
     function.observer = Observers(plan.observers)
     compiled, seconds = time.perf_counter() - start, list[float]()
     outputs: dict[str, Array] = {}
@@ -59,7 +58,7 @@ def run_ir(
         seconds.append(time.perf_counter() - start)
 
     def interpret(feeds: Mapping[str, Array]) -> dict[str, Array]:
-        return InterpreterBackend().compile(program, CompileOptions())(feeds)
+        return InterpreterBackend().function(program)(feeds)
 
     types = {
         name: str(Type(type.kind, outputs[name].shape, type.quant))

@@ -73,6 +73,12 @@ class Rules(Generic[F]):
             rule = self._rules.get(cls)
         return rule
 
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """All classes that have a rule."""
+        Rules.fill()
+        return tuple(self._rules)
+
     def missing(self, classes: Iterable[type]) -> list[type]:
         """Returns the classes that have no rule, of `classes`."""
         return [cls for cls in classes if cls not in self]

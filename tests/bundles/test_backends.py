@@ -15,7 +15,7 @@ from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.bundling.make import bundle, outdated
 from glowpy.bundling.read import read_bundle
 from glowpy.llvm.bundle_compiler import BundleCompiler
-from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.artifact import Artifact
 from glowpy.support.errors import LoadError
 
 
@@ -29,6 +29,7 @@ class Wrapped(Backend):
     def __init__(self, options: CpuOptions | None = None) -> None:
         super().__init__()
         self.inner = CpuBackend(options)
+        self.device = self.inner.device
 
     @property
     def bundle_compiler(self) -> BundleCompiler | None:
@@ -37,7 +38,7 @@ class Wrapped(Backend):
     def unsupported(self, operation: Operation) -> str:
         return self.inner.unsupported(operation)
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+    def compile(self, program: Program, options: CompileOptions) -> Artifact:
         return self.inner.compile(program, options)
 
 

@@ -321,7 +321,7 @@ def test_models_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object, **__: object) -> None:
         raise glowpy.InternalError("bug")
 
-    monkeypatch.setattr("glowpy.engine.compile", fail)
+    monkeypatch.setattr("glowpy.engine.compile_artifact", fail)
     with pytest.raises(state.RuntimeException, match="bug"):
         ort.InferenceSession(broken()).run(None, {**FEED, "x": np.ones((97, 3), np.float32)})
 

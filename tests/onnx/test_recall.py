@@ -16,12 +16,13 @@ from onnx import helper, numpy_helper
 
 import glowpy
 from glowpy import engine
-from glowpy.backends.cpu import constants
-from glowpy.backends.cpu.image import Image
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.core.tensor import Array
 from glowpy.importer import storage
 from glowpy.llvm.code_image import LinkedCode, is_loadable
+from glowpy.runtime.artifact import Artifact
+from glowpy.runtime.weights import _shared as shared_weights
 from glowpy.support.cache import Key, read, write
 from tests.onnx.comparison import graph_model, info
 from tests.onnx.session_models import programs_of
@@ -46,12 +47,12 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The text of everything that is compiled and not recalled."""
     texts: list[str] = []
 
-    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
+    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> Artifact:
         texts.append(str(module.placeholders[0].type))
         return real(module, *args, **kwargs)
 
-    real = engine.compile
-    monkeypatch.setattr(engine, "compile", counting)
+    real = engine.compile_artifact
+    monkeypatch.setattr(engine, "compile_artifact", counting)
     return texts
 
 
@@ -67,7 +68,7 @@ def test_damaged_code_is_made_anew(compiled: list[str], cache_folder: Path) -> N
     payloads = {key: read(key) or b"" for key in keys}
     for key, payload in payloads.items():
         if b'"entry"' in payload.partition(b"\n")[0]:
-            image = Image.parse(payload)
+            image = CpuBackend().device.parse(payload)
             assert isinstance(image.code, LinkedCode)
             write(key, replace(image, code=misplaced(image.code)).payload())
         else:
@@ -102,8 +103,9 @@ def test_other_models_and_options_are_compiled(compiled: list[str]) -> None:
     run(product(), options=glowpy.CompileOptions(instrument=True))
     run(product(), options=glowpy.CompileOptions(cache=False))
     assert len(compiled) == 4
+    plain = glowpy.CompileOptions()
     other_machine = glowpy.CpuBackend(glowpy.CpuOptions(cpu="x86-64-v2"))
-    assert other_machine._key("model") != glowpy.CpuBackend()._key("model")
+    assert other_machine.artifact_key(plain) != glowpy.CpuBackend().artifact_key(plain)
 
 
 def test_nothing_is_kept_without_a_cache(cache_folder: Path, compiled: list[str]) -> None:
@@ -131,7 +133,7 @@ def test_recalled_weights_are_mapped_and_shared(cache_folder: Path) -> None:
     sessions = [glowpy.InferenceSession(product()) for _ in range(2)]
     for session in sessions:
         session.run(None, {"x": X})
-    (weights,) = constants._shared.values()
+    (weights,) = shared_weights.values()
     assert not weights.memory.flags.writeable
     (file,) = cache_folder.glob("weights-*")
     maps = Path("/proc/self/maps")
@@ -139,7 +141,7 @@ def test_recalled_weights_are_mapped_and_shared(cache_folder: Path) -> None:
         assert maps.read_text().count(str(file)) == 1
     for size in (8, 9, 12, 40):
         sessions[0].run(None, {"x": np.zeros((size, 150), np.float32)})
-    assert len(constants._shared) <= 2, "few rows may have a layout of their own"
+    assert len(shared_weights) <= 2, "few rows may have a layout of their own"
 
 
 def test_a_digest_is_remembered_until_the_file_changes(
@@ -198,9 +200,9 @@ def test_a_session_goes_with_its_last_reference(backend: str) -> None:
             session = glowpy.InferenceSession(content, backend=backend)
             session.run(None, {"x": X})
             session.run(None, {"x": X[:2]})
-            assert len(constants._shared) == (backend == "cpu")
+            assert len(shared_weights) == (backend == "cpu")
             del session
-            assert not constants._shared
+            assert not shared_weights
             assert sys.getrefcount(content) == references
     finally:
         gc.enable()
@@ -211,4 +213,4 @@ def test_an_image_is_what_its_payload_says() -> None:
     session.run(None, {"x": X})
     (function,) = programs_of(session).specialisations.functions
     assert isinstance(function, JitFunction)
-    assert Image.parse(function.image.payload()) == function.image
+    assert CpuBackend().device.parse(function.image.payload()) == function.image

@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 import glowpy
 from glowpy import engine
 from glowpy.importer.needs import ValueNeededError
+from glowpy.runtime.artifact import Artifact
 from glowpy.session import programs
 from glowpy.support.errors import ResourceError
 from tests.onnx.comparison import graph_model, info
@@ -27,13 +28,13 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shapes of the first input of everything that is compiled, and of its first output."""
     shapes: list[str] = []
 
-    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> glowpy.CompiledFunction:
+    def counting(module: glowpy.Module, *args: Any, **kwargs: Any) -> Artifact:
         ends = module.placeholders[0].type.shape, module.main.outputs[0].type.shape
         shapes.append(" to ".join("x".join(map(str, shape)) for shape in ends))
         return real(module, *args, **kwargs)
 
-    real = engine.compile
-    monkeypatch.setattr(engine, "compile", counting)
+    real = engine.compile_artifact
+    monkeypatch.setattr(engine, "compile_artifact", counting)
     return shapes
 
 
@@ -238,13 +239,13 @@ def test_threads_that_wait_for_what_fails_get_its_error(monkeypatch: pytest.Monk
     session, asked = make(symbolic()), threading.Semaphore(0)
     attempts = []
 
-    def fail(*_: object, **_options: object) -> glowpy.CompiledFunction:
+    def fail(*_: object, **_options: object) -> Artifact:
         attempts.append(threading.get_ident())
         for _waiter in range(3 * (len(attempts) == 1)):
             assert asked.acquire(timeout=60)
         raise glowpy.UserError(f"failure {len(attempts)}")
 
-    monkeypatch.setattr(engine, "compile", fail)
+    monkeypatch.setattr(engine, "compile_artifact", fail)
     programs_of(session).specialisations._entries = Watched(asked.release)
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(session.run, None, {"x": X}) for _ in range(4)]
@@ -283,11 +284,11 @@ def test_failure_that_does_not_happen_again_is_forgotten(
     """The machine may have been short of memory, or the user impatient."""
     session = make(symbolic())
 
-    def fail(*_: object, **_options: object) -> glowpy.CompiledFunction:
+    def fail(*_: object, **_options: object) -> Artifact:
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "compile", fail)
+        patch.setattr(engine, "compile_artifact", fail)
         with pytest.raises(expected):
             session.run(None, {"x": X})
     np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], np.maximum(X, 0))

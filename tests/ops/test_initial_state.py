@@ -12,7 +12,7 @@ import pytest
 
 import glowpy
 from glowpy import UserError, VerifyError
-from glowpy.backends.cpu.image import Image
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.cli.files import read_constants, write_constants
 from glowpy.core.elemkind import ElemKind
@@ -141,7 +141,7 @@ def test_runs_go_on_from_initial_values(backend: str) -> None:
 def test_images_keep_them() -> None:
     compiled = glowpy.compile(module())
     assert isinstance(compiled, JitFunction)
-    image = Image.parse(compiled.image.payload())
+    image = CpuBackend().device.parse(compiled.image.payload())
     assert image == compiled.image
     for port, other in zip(image.ports.state, compiled.state_ports, strict=True):
         assert port.contents.equals(other.contents)

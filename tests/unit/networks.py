@@ -468,7 +468,7 @@ def optimized(module: Module) -> Program:
 
 def execute(program: Program, inputs: dict[str, Array]) -> dict[str, Array]:
     """The outputs on the interpreter; inputs the program does not read are left out."""
-    compiled = InterpreterBackend().compile(program, CompileOptions())
+    compiled = InterpreterBackend().function(program)
     return compiled({name: inputs[name] for name in compiled.inputs})
 
 

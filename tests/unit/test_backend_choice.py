@@ -20,7 +20,7 @@ from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backend_choice import backend_of
 from glowpy.backends.builtin import BACKENDS, PLACES
 from glowpy.cli.backends import bound_backend
-from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.artifact import Artifact
 from glowpy.support.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ class Exact(Backend):
     def unsupported(self, operation: Operation) -> str:
         return f"no {operation.mnemonic}"
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+    def compile(self, program: Program, options: CompileOptions) -> Artifact:
         raise AssertionError("nothing is supported, so nothing is compiled")
 
 

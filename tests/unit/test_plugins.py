@@ -43,7 +43,7 @@ from glowpy.ir.insts_gen import ExpInst
 from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.variant import KernelVariant
 from glowpy.passes import PassContext
-from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.artifact import Artifact
 from glowpy.support.errors import UnsupportedError, UserError
 from tests.unit.test_pass_docstrings import examples, graph
 
@@ -73,7 +73,7 @@ class Skeleton(Backend):
     def unsupported(self, operation: Operation) -> str:
         return f"no {operation.mnemonic}"
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
+    def compile(self, program: Program, options: CompileOptions) -> Artifact:
         raise AssertionError("nothing is supported, so nothing is compiled")
 
 
@@ -274,7 +274,7 @@ def test_network_runs_on_the_backend_of_another_package() -> None:
     assert {"fused_scaled_softmax", "hard_swish"} <= mnemonics
     expected = glowpy.compile(module, "interpreter")({"x": x})["y"]
     np.testing.assert_allclose(compiled({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
-    again = glowpy.InterpreterBackend().compile(stages.program, CompileOptions())
+    again = glowpy.InterpreterBackend().function(stages.program)
     np.testing.assert_allclose(again({"x": x})["y"], expected, rtol=1e-6, atol=1e-7)
 
 

@@ -80,7 +80,7 @@ def test_the_interpreter_tells_of_the_runs_of_a_program_for_another_backend() ->
     program = compilation(product(), CpuBackend()).program
     (run,) = program.ir.groups
     assert len(run.members) == 2
-    compiled = InterpreterBackend().compile(program, SANITIZED)
+    compiled = InterpreterBackend().function(program, SANITIZED)
     expected = glowpy.compile(product(), "interpreter")(image(3))["y"]
     seen: list[int] = []
 

@@ -136,7 +136,7 @@ def run_trial(
     extents = network.open_extents
     open_dims = {name: symbol(name, min(pair), max(pair) + 1) for name, pair in extents.items()}
     stages = _compiled(model, open_dims, backend(1), counts, verify=rng.random() < 0.3)
-    passes = glowpy.InterpreterBackend().compile(stages.program, CompileOptions())
+    passes = glowpy.InterpreterBackend().function(stages.program)
     runs: dict[str, Run] = {f"passes for {words}": passes}
     if rng.random() < code:
         counts["machine code"] += 1

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.device import CpuDevice
-from glowpy.backends.cpu.image import Image
-from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.known_target import known_code_identity, note_code_identity
 from glowpy.backends.cpu.lazy_compiler import LazyCompiler
 from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
 from glowpy.operators import operator_sets
-from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import UserError
 from glowpy.support.imported import imported
 
 if TYPE_CHECKING:
     from glowpy.backend import Operation, Program
     from glowpy.backends.cpu.compiler import Compiler
+    from glowpy.backends.cpu.image import Image
     from glowpy.backends.cpu.measuring.tuning import Tuned
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
     from glowpy.passes import GraphPass
-    from glowpy.runtime.compiled import CompiledFunction
 
 __all__ = ["CpuBackend"]
 
@@ -61,10 +58,11 @@ class CpuBackend(Backend):
     )
     """Libraries of the kernels; a backend that derives from this one may add its settings."""
 
+    device: CpuDevice
+
     def __init__(self, options: CpuOptions | None = None) -> None:
         super().__init__()
         self.options = options or CpuOptions()
-        is_plain = type(self) is CpuBackend and self.options.tune is None
         cls = type(self)
         is_plain = cls is CpuBackend and self.options.tune is None
         known = known_code_identity(self.options) if is_plain else ""
@@ -146,46 +144,29 @@ class CpuBackend(Backend):
             return self.compiler.emit(program, form)
         return super().emit(program, form)
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
-        """Machine code for this process, from the cache if it was made before.
+    def compile(self, program: Program, options: CompileOptions) -> Image:
+        """Machine code for this machine.
 
-        Raises UserError if the backend is bound to another machine.
+        Raises UserError if the backend is bound to another one.
         """
-        self.compiler.check_host()
-        return self.compiler.compile(program, options, self.device)
+        image = self.compiler.compile(program, options)
+        if self._keeps_artifacts(options) and not self._lazy.known and not operator_sets():
+            self._lazy.known = image.maker
+            note_code_identity(self.options, image.maker)
+        return image
 
-    def remembers(self, options: CompileOptions) -> bool:
-        """Whether functions are cached: not where code comes with files beside it, tells what it does, or was tuned."""
+    def artifact_key(self, options: CompileOptions) -> str:
+        """The identity of the code, and the options that it depends on."""
+        if not self._keeps_artifacts(options):
+            return ""
+        return f"{self._lazy.code_identity} {self.options.exact} {self.options.low_memory}"
+
+    def _keeps_artifacts(self, options: CompileOptions) -> bool:
+        """Whether the cache has images: not where code comes with files beside it, tells what it does, or was tuned."""
         settings = self.options
         told = settings.debug, settings.perf_map, settings.jitdump, settings.timed
         special = options.instrument or options.sanitize or any(told) or settings.tune is not None
         return type(self) is CpuBackend and options.cache and not special
-
-    def remember(self, key: str, function: CompiledFunction) -> None:
-        """Puts the image into the cache; the weights are there."""
-        if isinstance(function, JitFunction):
-            write(self._key(key), function.image.payload())
-            if not self._lazy.known and not operator_sets():
-                self._lazy.known = self.compiler.code_identity
-                note_code_identity(self.options, self._lazy.known)
-
-    def recall(self, key: str) -> CompiledFunction | None:
-        """The network of an image in the cache, if all of its weights are there as well."""
-        payload = read(self._key(key))
-        if payload is None:
-            return None
-        try:
-            image = Image.parse(payload)
-        except ValueError:  # it is damaged
-            return None
-        if not self._lazy.known:
-            self.compiler.check_host()
-        return self.device.load(image)
-
-    def _key(self, key: str) -> Key:
-        """Everything that an image depends on: the model that `key` names, and what code of it depends on."""
-        exact, low_memory = self.options.exact, self.options.low_memory
-        return Key.of("program", key, self._lazy.code_identity, str(exact), str(low_memory))
 
     def close(self) -> None:
         """Ends the threads that compiled functions have begun; a function that is called again begins others."""

@@ -17,10 +17,7 @@ from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.bundle_code import CpuBundleCompiler
 from glowpy.backends.cpu.codegen import entry_name, generate_llvm
-from glowpy.backends.cpu.constants import Weights, weights_of
-from glowpy.backends.cpu.device import CpuDevice
-from glowpy.backends.cpu.image import Image
-from glowpy.backends.cpu.jit import Probes
+from glowpy.backends.cpu.image import Image, Probes
 from glowpy.backends.cpu.measuring.jitdump import write_jitdump
 from glowpy.backends.cpu.measuring.perf_map import write_perf_map
 from glowpy.backends.cpu.measuring.trial import timed_runs
@@ -50,7 +47,7 @@ from glowpy.backends.cpu.verify import misfit
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
-from glowpy.llvm.code_image import Code, Functions, joined
+from glowpy.llvm.code_image import Functions, joined
 from glowpy.llvm.code_options import CodeOptions, Counter, EntryOptions
 from glowpy.llvm.constant_block import block_of, small_constants
 from glowpy.llvm.debug_info import ir_text
@@ -61,11 +58,11 @@ from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
-from glowpy.runtime.compiled import CompiledFunction
-from glowpy.sanitizer import NumberedRuns, SanitizedFunction
+from glowpy.runtime.weights import Weights, weights_of
+from glowpy.sanitizer import NumberedRuns
 from glowpy.support.cache import Key
 from glowpy.support.cores import processor_name
-from glowpy.support.errors import InternalError, UserError
+from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
 
@@ -216,10 +213,8 @@ class Compiler:
         code, _ = compile_whole(text, self.target.machine, self.kernels.bitcode, kind)
         return code.decode()
 
-    def compile(
-        self, program: Program, options: CompileOptions, device: CpuDevice
-    ) -> CompiledFunction:
-        """Machine code for this process, from the cache if it was made before, loaded to a device.
+    def compile(self, program: Program, options: CompileOptions) -> Image:
+        """Machine code for this machine, made of object files that are in the cache if they were made before.
 
         Raises UserError if the backend is bound to another machine.
         """
@@ -227,22 +222,34 @@ class Compiler:
         objects = self._objects(program, options)
         block = block_of(program.plan, self.target.pointer_bits // 8)
         large = [program.constants[slot.name] for slot in block.large]
-        weights = _weights(large, use_cache=options.cache)  # which live until they are loaded
-        image = _image(program, joined(objects), weights, small_constants(block, program.constants))
+        weights = _weights(large, use_cache=options.cache)
+        return Image(
+            self.code_identity,
+            entry_name(program),
+            program.ports,
+            program.plan.peak,
+            tuple(program.ir.symbols.values()),
+            tuple(slot.name for slot in program.plan.mutable.slots),
+            tuple(constant.key for constant in weights),
+            small_constants(block, program.constants),
+            joined(objects),
+            weights,
+            self._probes(program, options, objects),
+        )
+
+    def _probes(
+        self, program: Program, options: CompileOptions, objects: Sequence[bytes]
+    ) -> Probes | None:
+        """The reports that a program is to make about its runs; None for none."""
         watched = options.instrument or options.sanitize
         probes = Probes(
             program.ir if watched else None,
             program.ir if self.options.timed else None,
             self.options.timed,
             self._told(objects),
+            NumberedRuns(program) if options.sanitize else None,
         )
-        function = device.load(image, probes, use_cache=options.cache)
-        del weights
-        if function is None:
-            raise InternalError("weights were lost before they were loaded")
-        if options.sanitize:
-            return SanitizedFunction(function, function, NumberedRuns(program))
-        return function
+        return None if probes == Probes() else probes
 
     def _objects(self, program: Program, options: CompileOptions) -> Sequence[bytes]:
         """The object files of a program, which is called by the table of addresses."""
@@ -331,20 +338,6 @@ class Compiler:
                 f"cannot run code for {self.target.machine.cpu} here: this processor lacks {lacking}",
                 note="leave cpu and features out to compile for this machine",
             )
-
-
-def _image(program: Program, code: Code, weights: Sequence[Weights], block: bytes) -> Image:
-    """All of a program that has been compiled, but its large constants."""
-    return Image(
-        entry_name(program),
-        program.ports,
-        program.plan.peak,
-        tuple(program.ir.symbols.values()),
-        tuple(slot.name for slot in program.plan.mutable.slots),
-        tuple(constant.key for constant in weights),
-        block,
-        code,
-    )
 
 
 def _weights(tensors: Sequence[Tensor], *, use_cache: bool) -> list[Weights]:

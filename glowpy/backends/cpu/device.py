@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-from glowpy.backends.cpu.constants import find_weights
-from glowpy.backends.cpu.image import Image
-from glowpy.backends.cpu.jit import JitFunction, Probes
+from glowpy.backends.cpu.image import Image, Probes
+from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.workers import Workers, load_workers
 from glowpy.core.tensor import Array
 from glowpy.llvm.code_image import load_code
+from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.device import Device
 from glowpy.runtime.host_memory import HOST
+from glowpy.runtime.weights import find_weights
 
 if TYPE_CHECKING:
     from glowpy.backends.cpu.lazy_compiler import LazyCompiler
@@ -34,23 +35,32 @@ class CpuDevice(Device[Array, Image]):
         self._workers: Workers | None = None
         self._rounds: RunRounds | None = None
 
-    def load(
-        self, artifact: Image, probes: Probes | None = None, *, use_cache: bool = True
-    ) -> JitFunction | None:
+    def executable(self, artifact: Image, *, use_cache: bool = True) -> CompiledFunction | None:
         """Loads an image with the large constants that it names, which this process has or, if it is used, the cache.
 
-        Returns None where one of these is in neither. The function tells of its runs what `probes` ask for.
+        None where one of these is in neither. Raises UserError if this processor cannot run code for the target.
         """
+        self._compiler.check_host()
         weights = [find_weights(digest, use_cache=use_cache) for digest in artifact.weights]
         constants = [constant for constant in weights if constant is not None]
         if len(constants) < len(weights):
             return None
-        code = None if probes is None else probes.code
+        probes = artifact.probes or Probes()
+        code = probes.code
         if code is None:
             code = load_code(artifact.code, lambda: self._compiler.target.machine)
         workers = self._shared_workers(use_cache=use_cache)
         rounds = partial(self._shared_rounds, use_cache=use_cache)
-        return JitFunction(artifact, constants, code, workers, probes, rounds)
+        function = JitFunction(artifact, constants, code, workers, rounds)
+        if probes.checked is None:
+            return function
+        from glowpy.sanitizer import SanitizedFunction  # noqa: PLC0415 - what a cache keeps has none
+
+        return SanitizedFunction(function, function, probes.checked)
+
+    def parse(self, payload: bytes) -> Image:
+        """The image whose bytes these are. Raises LoadError for other bytes, and those of another compiler."""
+        return Image.parse(payload, self._compiler.code_identity)
 
     def close(self) -> None:
         """Ends the threads that functions have begun; a function that is called again begins others."""

@@ -14,9 +14,8 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from glowpy.backends.cpu.constants import Constants, Weights
-from glowpy.backends.cpu.image import Image
-from glowpy.backends.cpu.options import Timed
+from glowpy.backends.cpu.constants import Constants
+from glowpy.backends.cpu.image import Image, Probes
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
 from glowpy.core.state import State
@@ -24,18 +23,18 @@ from glowpy.core.tensor import Array, address_of
 from glowpy.llvm.code_image import Functions
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.host_memory import elements_at
+from glowpy.runtime.weights import Weights
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
 
 if TYPE_CHECKING:
     from glowpy.backends.cpu.rounds import Repetition, RunRounds
     from glowpy.ir.inst import Instruction
-    from glowpy.ir.irfunction import IRFunction
     from glowpy.ir.value import Value
     from glowpy.rounds import Rounds, Wiring
     from glowpy.sanitizer import Moment, Watch
 
-__all__ = ["JitFunction", "Probes"]
+__all__ = ["JitFunction"]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -61,23 +60,6 @@ class _ObservedRun:
     failure: BaseException | None = None
 
 
-@dataclass(frozen=True)
-class Probes:
-    """Reports of a function about its runs beside results, which no cache keeps.
-
-    Attributes:
-        instrumented: The program whose instructions observers, or a watch, are told of; None where none are.
-        timed: The program whose instructions have stamps.
-        clock: What the stamps are of.
-        code: The code, if it has been loaded so that other tools know of it.
-    """
-
-    instrumented: IRFunction | None = None
-    timed: IRFunction | None = None
-    clock: Timed = ""
-    code: Functions | None = None
-
-
 @final
 class JitFunction(CompiledFunction):
     """A network as machine code. All instances share the constants.
@@ -92,11 +74,10 @@ class JitFunction(CompiledFunction):
         weights: Sequence[Weights],
         code: Functions,
         workers: Workers | None = None,
-        probes: Probes | None = None,
         load_rounds: Callable[[], RunRounds] | None = None,
     ) -> None:
         """`load_rounds` gives the code that runs rounds of loops."""
-        probes = probes or Probes()
+        probes = image.probes or Probes()
         instrumented, timed, clock = probes.instrumented, probes.timed, probes.clock
         super().__init__(image.ports, image.arena_size)
         self.image = image

@@ -44,6 +44,11 @@ class LazyCompiler:
         """The processor that comes out of the options."""
         return self.compiler.target
 
+    def check_host(self) -> None:
+        """Raises UserError if this process cannot run code for the target; where it is known, somebody's has."""
+        if not self.known:
+            self.compiler.check_host()
+
     @property
     def code_identity(self) -> str:
         """The identity of code for the target; see `Compiler.code_identity`."""

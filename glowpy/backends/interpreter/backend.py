@@ -21,12 +21,14 @@ from glowpy.ir.insts_gen import INSTS, AllocInst, DeallocInst, DefineInst, IfIns
 from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.value import Value, WeightVar
 from glowpy.operators import operator_sets
+from glowpy.program_artifact import ProgramArtifact
 from glowpy.runtime.compiled import CompiledFunction, Observer
-from glowpy.runtime.host_memory import aligned_array, elements_at, part_of
+from glowpy.runtime.device import Device
+from glowpy.runtime.host_memory import HOST, aligned_array, elements_at, part_of
 from glowpy.sanitizer import NumberedRuns, SanitizedFunction, Watch
 from glowpy.support.symbolic import static, symbols_of
 
-__all__ = ["InterpretedFunction", "InterpreterBackend"]
+__all__ = ["InterpretedFunction", "InterpreterBackend", "InterpreterDevice"]
 
 _MAX_PROGRAMS = 8
 """The number of sets of extents for which programs are kept."""
@@ -45,6 +47,10 @@ class InterpreterBackend(Backend):
     name: ClassVar[str] = "interpreter"
     symbolic: ClassVar[bool] = True
 
+    def __init__(self, options: object | None = None) -> None:
+        super().__init__(options)
+        self.device = InterpreterDevice()
+
     def unsupported(self, operation: Operation) -> str:
         """Every instruction has a meaning, for every element kind that the verifier lets it have."""
         others = (inst for operators in operator_sets() for inst in operators.instructions)
@@ -53,12 +59,33 @@ class InterpreterBackend(Backend):
         )
         return "" if is_known else f"no instruction {operation.mnemonic}"
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
-        """Nothing to do but to keep the program."""
+    def compile(self, program: Program, options: CompileOptions) -> ProgramArtifact:
+        """The program as it stands."""
+        return ProgramArtifact(program, options)
+
+
+@final
+class InterpreterDevice(Device[Array, ProgramArtifact]):
+    """The interpreter in this process, which walks programs."""
+
+    memory = HOST
+
+    def executable(
+        self, artifact: ProgramArtifact, *, use_cache: bool = True
+    ) -> CompiledFunction | None:
+        """Nothing to do but to find the constants."""
+        program, options = artifact.whole(use_cache=use_cache), artifact.options
+        if program is None:
+            return None
         function = InterpretedFunction(program, instrumented=options.instrument)
         if options.sanitize:
             return SanitizedFunction(function, function, NumberedRuns(program))
         return function
+
+    def parse(self, payload: bytes) -> ProgramArtifact:
+        """The program whose bytes these are, of instructions that have a meaning here."""
+        classes = [cls for cls in interpret.classes if issubclass(cls, Instruction)]
+        return ProgramArtifact.parse(payload, classes)
 
 
 @final

@@ -118,7 +118,7 @@ def check(module: Module, **extents: int) -> None:
     np.testing.assert_allclose(results[0], expected, rtol=1e-5, atol=2e-6)
     for result in results[1:]:
         assert result.tobytes() == results[0].tobytes()
-    by_rules = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())(inputs)["y"]
+    by_rules = glowpy.InterpreterBackend().function(program)(inputs)["y"]
     np.testing.assert_allclose(results[0], by_rules, rtol=1e-5, atol=2e-6)
 
 

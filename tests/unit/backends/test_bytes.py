@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.nodes_gen import (
     create_cpu_conv,
     create_cpu_depthwise_conv,
@@ -55,8 +54,8 @@ def run_both(x: Array, build: Build) -> Array:
     value = value if isinstance(value, NodeValue) else value.result
     f.create_save("save", value, module.create_placeholder("y", value.type))
     stages = compilation(module, "cpu")
-    result = stages.backend.compile(stages.program, CompileOptions())({"x": x})["y"]
-    meaning = InterpreterBackend().compile(stages.program, CompileOptions())({"x": x})["y"]
+    result = stages.backend.function(stages.program)({"x": x})["y"]
+    meaning = InterpreterBackend().function(stages.program)({"x": x})["y"]
     np.testing.assert_array_equal(result, meaning)
     return np.asarray(result)
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backends.cpu import constants, packing
+from glowpy.backends.cpu import packing
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array
 from glowpy.core.type import Type
 from glowpy.ir.plan import Area, MemoryPlan, Slot
 from glowpy.llvm.constant_block import block_of
+from glowpy.runtime.weights import _shared as weights_in_process
 
 
 def product(rows: int, weights: Array) -> glowpy.Module:
@@ -29,17 +30,17 @@ def network(rows: int, weights: Array) -> glowpy.CompiledFunction:
 
 def test_networks_share_large_constants_as_long_as_one_is_there() -> None:
     weights = np.random.default_rng(5).standard_normal((200, 300)).astype(np.float32)
-    before = len(constants._shared)
+    before = len(weights_in_process)
     functions = [network(rows, weights) for rows in (1, 2, 9, 64, 200)]
-    assert len(constants._shared) == before + 1
+    assert len(weights_in_process) == before + 1
     other = network(8, weights + 1)
-    assert len(constants._shared) == before + 2
+    assert len(weights_in_process) == before + 2
     for function in functions:
         (shape,) = [type.extents for type in function.inputs.values()]
         x = np.ones(shape, np.float32)
         np.testing.assert_allclose(function({"x": x})["y"], x @ weights, rtol=1e-4, atol=1e-4)
     del function, functions, other
-    assert len(constants._shared) == before, "without the collector"
+    assert len(weights_in_process) == before, "without the collector"
 
 
 @pytest.mark.parametrize("rows", [20, 200])
@@ -62,9 +63,9 @@ def test_one_row_has_the_bits_it_has_among_many(dtype: type, columns: int) -> No
     generator = np.random.default_rng(columns)
     weights: Array = generator.standard_normal((400, columns)).astype(dtype)
     x: Array = generator.standard_normal((40, 400)).astype(dtype)
-    before = len(constants._shared)
+    before = len(weights_in_process)
     functions = {rows: network(rows, weights) for rows in (40, 1, 2, 3, 7)}
-    assert len(constants._shared) <= before + 1
+    assert len(weights_in_process) <= before + 1
     many = functions[40]({"x": x})["y"]
     np.testing.assert_allclose(many, x.astype(np.float64) @ weights, rtol=1e-4, atol=1e-4)
     for rows, function in functions.items():

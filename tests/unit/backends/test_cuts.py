@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glowpy import CpuBackend, CpuOptions
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (
     CpuGruInst,
     CpuLstmInst,
@@ -221,7 +221,7 @@ def test_units_may_be_shared_in_any_way(
     monkeypatch.setattr(Workers, "team", lambda self: team)
     ports = tuple(Port(name, name, weight.type) for name, weight in f.weights.items())
     program = Program(f, plan_memory(f), {}, Ports(ports, ports))
-    compiled = CpuBackend(CpuOptions(threads=2)).compile(program, CompileOptions())
+    compiled = CpuBackend(CpuOptions(threads=2)).function(program)
     alike: dict[str, Array] = {}
     for team.way in range(3):
         team.units = []

@@ -6,7 +6,6 @@ import numpy as np
 
 import glowpy
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.image import Image
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -31,9 +30,10 @@ def product(seed: int) -> JitFunction:
 
 def test_another_device_loads_the_bytes_of_an_image() -> None:
     compiled = product(1)
-    image = Image.parse(compiled.image.payload())
-    assert image.weights
-    loaded = CpuBackend().device.load(image, use_cache=False)
+    device = CpuBackend().device
+    image = device.parse(compiled.image.payload())
+    assert image.digests
+    loaded = device.load(image, use_cache=False)
     assert loaded is not None
     assert loaded.memory is HOST
     assert loaded.signature == compiled.signature
@@ -42,6 +42,7 @@ def test_another_device_loads_the_bytes_of_an_image() -> None:
 
 def test_an_image_whose_constants_are_nowhere_is_not_loaded() -> None:
     compiled = product(2)
-    image = Image.parse(compiled.image.payload())
+    device = CpuBackend().device
+    image = device.parse(compiled.image.payload())
     del compiled
-    assert CpuBackend().device.load(image, use_cache=False) is None
+    assert device.load(image, use_cache=False) is None

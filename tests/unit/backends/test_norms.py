@@ -82,7 +82,7 @@ def test_rows_are_normalized(
     np.testing.assert_allclose(results[0], expected, rtol=1e-5, atol=1e-5)
     assert len({result.tobytes() for result in results}) == 1
     program = compilation(module, "cpu").program
-    packed = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())
+    packed = glowpy.InterpreterBackend().function(program)
     np.testing.assert_allclose(packed(x)["y"], expected, rtol=1e-5, atol=1e-5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
 from glowpy.backends.cpu import packing
 from glowpy.backends.cpu.insts_gen import (
     INSTS,
@@ -58,7 +58,7 @@ def check(module: Module, inst: type[Instruction]) -> None:
     """The interpreter computes the same from the CPU backend's IR as from its own."""
     program = cpu_program(module, inst)
     backend = InterpreterBackend()
-    packed = backend.compile(program, CompileOptions())
+    packed = backend.function(program)
     inputs = {"x": floats(*packed.inputs["x"].extents)}
     expected = glowpy.compile(module, "interpreter")(inputs)["y"]
     np.testing.assert_allclose(packed(inputs)["y"], expected, rtol=1e-5, atol=1e-5)
@@ -181,7 +181,7 @@ def test_right_sides_are_packed_whether_constant_or_computed(
     expected = np.matmul(inputs["x"], inputs["w"])
     fed = {"x": inputs["x"]} if constant else inputs
     for run in (
-        InterpreterBackend().compile(program, CompileOptions()),
+        InterpreterBackend().function(program),
         glowpy.compile(module, "cpu"),
     ):
         np.testing.assert_allclose(run(fed)["y"], expected, rtol=1e-5, atol=1e-5)

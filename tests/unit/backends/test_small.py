@@ -7,7 +7,6 @@ import pytest
 
 import glowpy
 from glowpy import CpuBackend, CpuOptions, Module, UserError, parse_type
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.insts_gen import CpuPlainConvInst, CpuPlainMatmulInst
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
@@ -58,7 +57,7 @@ def test_results_are_the_interpreters(kind: str) -> None:
     expected = glowpy.compile(module, "interpreter")({"x": x})["out"]
     for run in (
         glowpy.compile(module, SMALL),
-        InterpreterBackend().compile(program, CompileOptions()),
+        InterpreterBackend().function(program),
     ):
         np.testing.assert_allclose(run({"x": x})["out"], expected, rtol=1e-4, atol=1e-5)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.schema import Access, Layout, Trait
 from glowpy.core.strides import canonical_strides, span_of, strides_of
@@ -123,7 +123,7 @@ def operand_of(f: IRFunction, type: Type, layout: Spacing) -> Value:
 def _run(f: IRFunction, backend: str, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
     ports = tuple(Port(name, name, weight.type) for name, weight in f.weights.items())
     program = Program(f, plan_memory(f), {}, Ports(ports, ports))
-    return backend_of(backend).compile(program, CompileOptions())(arrays)
+    return backend_of(backend).function(program)(arrays)
 
 
 def random_array(type: Type, seed: int) -> Array:

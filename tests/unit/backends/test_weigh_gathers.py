@@ -122,7 +122,7 @@ def test_resizing_is_an_instruction_for_each_dimension(mode: str, taps: int) -> 
     gathers = [inst for inst in program.ir.instructions if isinstance(inst, CpuWeightedGatherInst)]
     assert [inst.weights.type.extents for inst in gathers] == [(18, taps), (12, taps)]
     assert not any(isinstance(inst, GatherInst) for inst in program.ir.instructions)
-    lowered = glowpy.InterpreterBackend().compile(program, glowpy.CompileOptions())
+    lowered = glowpy.InterpreterBackend().function(program)
     (result,), (expected,) = (run({"x": x}).values() for run in (lowered, glowpy.compile(module)))
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 

@@ -15,7 +15,6 @@ import pytest
 from onnx import numpy_helper, parser
 
 from glowpy import CpuBackend, CpuOptions, load
-from glowpy.backend import CompileOptions
 from glowpy.backends.cpu.compiler import counter_of
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.measuring import peaks as peaks_module
@@ -566,7 +565,7 @@ def test_files_are_named(model: Path) -> None:
 @pytest.mark.parametrize("clock", ["wall", "cpu"])
 def test_stamps_ascend_and_are_of_runs(clock: Literal["wall", "cpu"]) -> None:
     program = compilation(parse_module(ELEMENTWISE, "text"), CpuBackend()).program
-    timed = CpuBackend(CpuOptions(timed=clock)).compile(program, CompileOptions())
+    timed = CpuBackend(CpuOptions(timed=clock)).function(program)
     assert isinstance(timed, JitFunction)
     outputs = timed({"x": np.ones(1000, np.float32)})
     assert np.allclose(outputs["y"], np.tanh(np.tanh(1.0)))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from glowpy.backend import CompileOptions, Program
+from glowpy.backend import Program
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.strides import canonical_strides, span_of, strides_of
@@ -348,7 +348,7 @@ def outcome(ir: IRFunction) -> dict[str, Array]:
     ports = tuple(Port(name, name, tensors[name].type) for name in mutable)
     constants = {name: tensor for name, tensor in tensors.items() if name not in mutable}
     program = Program(ir, plan_memory(ir), constants, Ports(ports, ports))
-    compiled = InterpreterBackend().compile(program, CompileOptions())
+    compiled = InterpreterBackend().function(program)
     return compiled({name: tensors[name].array for name in mutable})
 
 

@@ -17,8 +17,9 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
+from glowpy.program_artifact import ProgramArtifact, program_identity
 from glowpy.runtime.compiled import CompiledFunction
-from glowpy.runtime.copying import CopyingFunction
+from glowpy.runtime.device import Device
 from glowpy.runtime.executable import Executable
 from glowpy.runtime.host_memory import aligned_array
 from glowpy.runtime.memory import Content, Memory
@@ -76,10 +77,10 @@ class DistantMemory(Memory[int]):
 class Distant(Executable[int]):
     """A program that is interpreted in such a memory."""
 
-    def __init__(self, program: Program) -> None:
-        self._distant = DistantMemory()
-        super().__init__(self._distant, program.ports, program.plan.peak)
-        self._function = InterpreterBackend().compile(program, CompileOptions())
+    def __init__(self, program: Program, memory: DistantMemory) -> None:
+        super().__init__(memory, program.ports, program.plan.peak)
+        self._distant = memory
+        self._function = InterpreterBackend().function(program)
 
     def execute(self, bindings: Mapping[str, int], arena: int, extents: Extents) -> Extents:
         ports = (*self.input_ports, *self.output_ports)
@@ -93,6 +94,23 @@ class Distant(Executable[int]):
 
 
 @final
+class DistantDevice(Device[int, ProgramArtifact]):
+    """A device apart with one memory for all that it has loaded."""
+
+    memory: DistantMemory
+
+    def __init__(self) -> None:
+        self.memory = DistantMemory()
+
+    def executable(self, artifact: ProgramArtifact, *, use_cache: bool = True) -> Distant | None:
+        program = artifact.whole(use_cache=use_cache)
+        return None if program is None else Distant(program, self.memory)
+
+    def parse(self, payload: bytes) -> ProgramArtifact:
+        return ProgramArtifact.parse(payload)
+
+
+@final
 class DistantBackend(Backend):
     """What the interpreter runs, on a device apart."""
 
@@ -102,8 +120,15 @@ class DistantBackend(Backend):
     def unsupported(self, operation: Operation) -> str:
         return InterpreterBackend().unsupported(operation)
 
-    def compile(self, program: Program, options: CompileOptions) -> CompiledFunction:
-        return CopyingFunction(Distant(program))
+    def __init__(self, options: object | None = None) -> None:
+        super().__init__(options)
+        self.device = DistantDevice()
+
+    def compile(self, program: Program, options: CompileOptions) -> ProgramArtifact:
+        return ProgramArtifact(program, options)
+
+    def artifact_key(self, options: CompileOptions) -> str:
+        return program_identity() if options.cache and not options.instrument else ""
 
 
 X = np.array([[1, 2, -1], [0.5, 0, 3]], np.float32)
