@@ -9,8 +9,8 @@ import click
 
 from glowpy.cli.host_inputs import FILES, must_be_given
 from glowpy.cli.model import load_model, open_onnx
+from glowpy.core.state_pairs import Declared
 from glowpy.graph.node import Storage
-from glowpy.graph.state import Declared
 from glowpy.importer import Model
 from glowpy.importer.declared import ValueInfo, computed_dims
 from glowpy.importer.model import HostedModel

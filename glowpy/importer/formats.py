@@ -21,10 +21,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.graph.function import Module
-from glowpy.graph.state import StatePairs
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.onnx.host.model import open_model
 from glowpy.importer.onnx.model import read_model

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glowpy.core.extents import symbols_of_types
+from glowpy.core.state_pairs import Declared, StatePairs, check_pairs, recognized_pairs
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.importer.declared import DeclaredDim, ValueInfo, bind
@@ -24,7 +25,6 @@ from glowpy.support.symbolic import Dim, highest, lowest
 
 if TYPE_CHECKING:
     from glowpy.graph.function import Module
-    from glowpy.graph.state import Declared, StatePairs
     from glowpy.importer.host_plan import HostPlan
     from glowpy.importer.needs import RoundsError, ValueNeededError
     from glowpy.importer.value_types import HostInfo
@@ -105,14 +105,10 @@ class Model(ABC):
     @property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
-        from glowpy.graph.state import recognized_pairs  # noqa: PLC0415 - graphs
-
         return recognized_pairs(_declared(self.inputs), _declared(self.outputs))
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
-        from glowpy.graph.state import check_pairs  # noqa: PLC0415 - graphs
-
         check_pairs(pairs, _declared(self.inputs), _declared(self.outputs))
 
     def for_session(self, *, checked: bool, shares_caches: bool) -> Self:
@@ -191,8 +187,6 @@ class Model(ABC):
 
 def _declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
     """The declared kinds and shapes of inputs or outputs, by name."""
-    from glowpy.graph.state import Declared  # noqa: PLC0415 - graphs
-
     return {info.name: Declared(info.kind, info.shape) for info in infos}
 
 

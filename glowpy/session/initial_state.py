@@ -7,18 +7,20 @@ as another, and begins with nothing there. One that nothing is said about is 1: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, final
 
 from glowpy.core.extents import shape_at
 from glowpy.core.state import StatePort
+from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
-from glowpy.graph.state import StatePairs
-from glowpy.importer import Model
+from glowpy.importer.model import Model
 from glowpy.importer.needs import ValueNeededError
-from glowpy.recipe import state_ports
+from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import UserError
+from glowpy.support.identity import package_identity
 from glowpy.support.names import UniqueNames
 from glowpy.support.remedies import solutions
 from glowpy.support.symbolic import (
@@ -51,11 +53,67 @@ def fresh_shapes(
         given: The shapes of inputs, and of variables that hold something.
         feeds: The elements of inputs, if they have to be known.
 
+    What was found out once is in the cache: the model is built for it.
+
     Raises UserError where a shape is not declared, or does not follow, and for inputs that contradict each other.
     """
     declared = _declared(model, pairs, given)
     if not symbols_of(dim for shape in declared.values() for dim in shape):
         return {name: shape_at(shape, {}) for name, shape in declared.items()}, False
+    question = _Question(model, pairs, given, feeds)
+    shapes, inputs = question.kept or (None, ())
+    if shapes is None:
+        shapes, inputs = _built(model, pairs, given, declared, feeds)
+        question.keep(shapes, inputs)
+    return shapes, bool(inputs)
+
+
+@final
+class _Question:
+    """What the shapes of variables follow from, and the answers in the cache.
+
+    They depend on the elements of some inputs: which these are is an answer as well.
+    """
+
+    def __init__(
+        self, model: Model, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
+    ) -> None:
+        shapes = sorted((name, *shape) for name, shape in given.items())
+        self._asked = package_identity(), model.digest, f"{[*pairs.items()]} {shapes}"
+        self._feeds = feeds
+
+    @property
+    def kept(self) -> tuple[dict[str, tuple[int, ...]], Sequence[str]] | None:
+        """The shapes, and the inputs whose elements decide about them; None if that is not in the cache."""
+        inputs = self._read("inputs")
+        shapes = None if inputs is None else self._read("shapes", *inputs)
+        if inputs is None or shapes is None:
+            return None
+        return {name: tuple(shape) for name, shape in shapes.items()}, inputs
+
+    def keep(self, shapes: Shapes, inputs: Sequence[str]) -> None:
+        """Puts them into the cache."""
+        write(self._key("shapes", *inputs), json.dumps(shapes).encode())
+        write(self._key("inputs"), json.dumps(inputs).encode())
+
+    def _read(self, what: str, *inputs: str) -> Any:
+        payload = read(self._key(what, *inputs))
+        return None if payload is None else json.loads(payload)
+
+    def _key(self, what: str, *inputs: str) -> Key:
+        arrays = [(name, self._feeds[name]) for name in inputs]
+        elements = [(name, array.shape, array.tobytes().hex()) for name, array in arrays]
+        return Key.of("state", *self._asked, what, f"{elements}")
+
+
+def _built(
+    model: Model,
+    pairs: StatePairs,
+    given: Shapes,
+    declared: Mapping[str, Shape],
+    feeds: Mapping[str, Array],
+) -> tuple[dict[str, tuple[int, ...]], Sequence[str]]:
+    """The shapes of variables, as the operators of the model say, and the inputs whose elements had to be known."""
     ports, guessed, values = _ports(model, pairs, given, declared, feeds)
     growing = symbols_of(dim for port in ports for dim in port.growing)
     extents = {
@@ -75,7 +133,7 @@ def fresh_shapes(
                 )
             shape.append(0 if grows else at_extents(dim, extents))
         shapes[port.name] = tuple(shape)
-    return shapes, bool(values)
+    return shapes, [*values]
 
 
 def _declared(model: Model, pairs: StatePairs, given: Shapes) -> dict[str, Shape]:
@@ -121,6 +179,8 @@ def _ports(
 
     And the inputs whose elements had to be known.
     """
+    from glowpy.recipe import state_ports  # noqa: PLC0415 - the compiler
+
     values: dict[str, Array] = {}
     guessed: set[str] = set()
     meanings: dict[str, Dim] = {}

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Array
     from glowpy.core.type import Type
     from glowpy.graph.function import Module
-    from glowpy.graph.state import StatePairs
     from glowpy.importer import OnnxModel
     from glowpy.importer.needs import RoundsError, ValueNeededError
     from glowpy.importer.onnx.host.model import OnnxHostedModel
@@ -89,11 +88,6 @@ class KeptModel(Model):
         """The inputs and outputs that look like state by their names and types."""
         state: dict[str, str] = self._fields["state"]
         return state
-
-    def check_state(self, pairs: StatePairs) -> None:
-        """Raises UserError that lists what is wrong with pairs of inputs and outputs."""
-        if pairs:
-            super().check_state(pairs)
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
         """The model with inputs of these shapes: see `OnnxModel.resized`."""

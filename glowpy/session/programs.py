@@ -35,8 +35,8 @@ from glowpy.support.questions import Need
 from glowpy.support.symbolic import UndecidedError
 
 if TYPE_CHECKING:
+    from glowpy.core.state_pairs import StatePairs
     from glowpy.graph.function import Module
-    from glowpy.graph.state import StatePairs
 
 __all__ = ["Compiling", "Programs"]
 

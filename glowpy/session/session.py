@@ -36,7 +36,7 @@ from glowpy.support.symbolic import Dim
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from glowpy.graph.state import StatePairs
+    from glowpy.core.state_pairs import StatePairs
     from glowpy.importer.declared import ValueInfo
     from glowpy.importer.value_types import HostInfo
 

@@ -21,7 +21,7 @@ from glowpy.support.loc import Loc
 from glowpy.support.symbolic import symbols_of
 
 if TYPE_CHECKING:
-    from glowpy.graph.state import StatePairs
+    from glowpy.core.state_pairs import StatePairs
 
 __all__ = ["SessionState", "state_pairs"]
 

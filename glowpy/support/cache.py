@@ -57,10 +57,11 @@ __all__ = [
 ]
 
 Kind = Literal[
-    "bitcode", "code", "digest", "model", "peaks", "program", "target", "tuning", "weights"
+    "bitcode", "code", "digest", "model", "peaks", "program", "state", "target", "tuning", "weights"
 ]
 """Kinds of entries: kernel libraries, object files, digests of models, declarations of models, peaks of the machine,
-compiled programs, the identity of code for this machine, measurements of products, packed weights."""
+compiled programs, shapes that state begins with, the identity of code for this machine, measurements of products,
+packed weights."""
 
 _Content = TypeVar("_Content")
 

@@ -124,6 +124,40 @@ def test_a_recalled_session_imports_neither_reader_nor_compiler(
             assert heavy_after(code, path, way) == []
 
 
+STATEFUL = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[2, n] x, float[2, past] past_0) => (float[2, n] y, float[2, total] present_0) {
+    present_0 = Concat <axis = 1> (past_0, x)
+    axes = Constant <value_ints = [1]> ()
+    sum = ReduceSum (present_0, axes)
+    y = Add (x, sum)
+}
+"""
+RUN_STATE = """
+import sys
+import numpy as np
+import glowpy
+from glowpy.importer import storage
+storage._SETTLED = -(10**12)
+session = glowpy.InferenceSession(sys.argv[1], state="auto")
+for total in (3, 4, 5):
+    (y,) = session.run(None, {"x": np.ones((2, 3 if total == 3 else 1), np.float32)})
+    assert (y == 1 + total).all()
+assert session.get_state()["past_0"].shape == (2, 5)
+"""
+
+
+@pytest.mark.skipif(not is_loadable(), reason="code is loaded by LLVM here")
+def test_a_recalled_session_with_state_imports_neither(tmp_path: Path, cache_folder: Path) -> None:
+    del cache_folder
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(STATEFUL), path)
+    session = glowpy.InferenceSession(path, state="auto")
+    for count in (3, 1, 1):
+        session.run(None, {"x": np.ones((2, count), np.float32)})
+    assert heavy_after(RUN_STATE, path) == []
+
+
 DROP_IN = """
 import sys
 import numpy as np

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, helper
 
+from glowpy.core.state_pairs import next_name
 from glowpy.core.tensor import LARGE
 from glowpy.exporter.onnx.body import Bodies
 from glowpy.exporter.onnx.calling import OPSETS_OF_DUMPS, constants_read
@@ -25,7 +26,6 @@ from glowpy.exporter.onnx.model import check_model, value_info
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Storage, Variable
 from glowpy.graph.nodes_gen import SaveNode
-from glowpy.graph.state import next_name
 from glowpy.support.dumped import (
     CALLED,
     CONSTANTS,

@@ -11,13 +11,14 @@ import onnx
 from onnx import AttributeProto
 
 from glowpy.core.schema import NodeSchema, check_attrs
+from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type, read_type
 from glowpy.engine import known_nodes
 from glowpy.graph.function import Module
 from glowpy.graph.node import Constant, NodeValue, Storage
 from glowpy.graph.nodes_gen import NODES
-from glowpy.graph.state import StatePairs, keep_state, release_state
+from glowpy.graph.state import keep_state, release_state
 from glowpy.graph.verifier import verify_module
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.source import Source

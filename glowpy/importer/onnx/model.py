@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
-from glowpy.graph.state import StatePairs, keep_state
+from glowpy.graph.state import keep_state
 from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
 from glowpy.importer.kit.targets import Factor, Targets
 from glowpy.importer.model import HostedModel, Model, onnx_digest

@@ -3,8 +3,9 @@
 import pytest
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.state_pairs import Declared, check_pairs, recognized_pairs
 from glowpy.graph.parser import parse_module
-from glowpy.graph.state import Declared, check_pairs, keep_state, recognized_pairs
+from glowpy.graph.state import keep_state
 from glowpy.graph.verifier import verify_module
 from glowpy.support.errors import UserError
 
