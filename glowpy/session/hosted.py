@@ -259,6 +259,7 @@ class _Graph:
         self._constants = plan.constants
         self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
+        self.input_names: Sequence[str] = plan.inputs
         self.input_types: Sequence[ValueType | None] = plan.input_types
         self.output_types: Sequence[ValueType | None] = plan.output_types
 

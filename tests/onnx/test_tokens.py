@@ -69,3 +69,9 @@ def test_text_that_utf_8_cannot_spell(text: str) -> None:
     session = glowpy.InferenceSession(tokenizer((1,), mark=0, mincharnum=1, tokenexp="a"))
     with pytest.raises(glowpy.UserError, match="'x': expected text that UTF-8 can spell, got"):
         session.run(None, {"x": np.array([text], object)})
+
+
+def test_what_needs_machine_code_names_the_session() -> None:
+    with pytest.raises(glowpy.UnsupportedError) as caught:
+        glowpy.load(tokenizer((4,), mark=0, mincharnum=1, tokenexp="[a-z]+"))
+    assert "only a session computes it\nnote: glowpy.InferenceSession" in str(caught.value)

@@ -122,16 +122,16 @@ def _remedy(node: onnx.NodeProto, opset: int | None) -> str:
     domain = domain_of(node.domain)
     if opset is None:
         return f"add the domain '{domain}' to the opset_import of the model"
-    if domain not in _SCHEMA_DOMAINS:
-        operators = sorted(name for brought, name in registered() if brought == domain)
-        if operators and domain not in KNOWN_DOMAINS:
-            return _own_versions(domain, node.op_type, operators)
-        return f"a package can bring the operators of '{domain}': see docs/operators.md"
     if is_of_sessions(domain, node.op_type, opset):
         session = "glowpy.InferenceSession and glowpy run take the model"
         if node.op_type == "ZipMap":
             return f"convert the model with options={{'zipmap': False}}; {session} as it is"
         return session
+    if domain not in _SCHEMA_DOMAINS:
+        operators = sorted(name for brought, name in registered() if brought == domain)
+        if operators and domain not in KNOWN_DOMAINS:
+            return _own_versions(domain, node.op_type, operators)
+        return f"a package can bring the operators of '{domain}': see docs/operators.md"
     versions = registered().get((domain, node.op_type), [])
     if versions and opset < min(versions):
         return f"convert the model to opset {min(versions)} or newer"

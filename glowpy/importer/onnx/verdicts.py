@@ -16,22 +16,21 @@ __all__ = ["different_types", "refused_operator", "wrong_structure", "wrong_type
 _INVALID = "INVALID_GRAPH : This is an invalid model."
 
 _OWN_NAMES = """
-    AttnLSTM BeamSearch BiasDropout BiasSoftmax BifurcationDetector BitmaskBiasDropout BitmaskDropout
-    BranchwiseRMSNorm CDist CausalConvWithState ComplexMul ComplexMulConj ConvStateReplay
-    ConvTransposeWithDynamicPads CropAndResize DecoderAttention DecoderMaskedSelfAttention DequantizeBFP
-    DequantizeWithOrder DynamicSparseAttention DynamicTimeWarping EPContext EngramGate FusedMatMulActivation
-    GatedAdd GatedDeltaNet GatedDeltaNetStateReplay GatedRMSNorm GatedRelativePositionBias GatherPacked GemmFloat8
-    GemmaRotaryEmbedding GreedySearch GridSample HyperConnectionLowRankMix HyperConnectionPostMix
-    HyperConnectionPreMix Irfft IsAllFinite LinearAttention LinearAttentionGate LongformerAttention MRotaryEmbedding
-    Mamba2Verify MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight MatMulFpQ4 MatMulInteger16
-    MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv MatMulPacked MaxpoolWithMask MoEGroupRouter MoEPacked MulInteger
-    MurmurHash3 NGramHashMapping NGramRepeatBlock PackedAttention PackedMultiHeadAttention
-    PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge PagedAttention QOrderedAttention QOrderedGelu
-    QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder
-    RMSNormRotary ReduceSumInteger RelativePositionBias RemovePadding RestorePadding Rfft RouterGateUpProj SampleOp
-    Sampling ScaledSiLU Snpe SparseAttention SparseAttentionIndexer SparsePagedAttention SparseToDenseMatMul
-    SpeculativePrefixCommit SwiGLU TorchEmbedding UnfoldTensor Unique VarlenCausalConvWithState
-    VarlenNGramHashMapping WhisperBeamSearch WordConvEmbedding
+    AttnLSTM BiasDropout BiasSoftmax BifurcationDetector BitmaskBiasDropout BitmaskDropout BranchwiseRMSNorm CDist
+    CausalConvWithState ComplexMul ComplexMulConj ConvStateReplay ConvTransposeWithDynamicPads CropAndResize
+    DecoderAttention DecoderMaskedSelfAttention DequantizeBFP DequantizeWithOrder DynamicSparseAttention
+    DynamicTimeWarping EPContext EngramGate FusedMatMulActivation GatedAdd GatedDeltaNet GatedDeltaNetStateReplay
+    GatedRMSNorm GatedRelativePositionBias GatherPacked GemmFloat8 GemmaRotaryEmbedding GridSample
+    HyperConnectionLowRankMix HyperConnectionPostMix HyperConnectionPreMix Irfft IsAllFinite LinearAttention
+    LinearAttentionGate LongformerAttention MRotaryEmbedding Mamba2Verify MatMulBlockQuantizedFp4Weight
+    MatMulBlockQuantizedFp8Weight MatMulFpQ4 MatMulInteger16 MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv
+    MatMulPacked MaxpoolWithMask MoEGroupRouter MoEPacked MulInteger MurmurHash3 NGramHashMapping NGramRepeatBlock
+    PackedAttention PackedMultiHeadAttention PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge
+    PagedAttention QOrderedAttention QOrderedGelu QOrderedLayerNormalization QOrderedLongformerAttention
+    QOrderedMatMul QuantizeBFP QuantizeWithOrder RMSNormRotary ReduceSumInteger RelativePositionBias RemovePadding
+    RestorePadding Rfft RouterGateUpProj SampleOp ScaledSiLU Snpe SparseAttention SparseAttentionIndexer
+    SparsePagedAttention SparseToDenseMatMul SpeculativePrefixCommit SwiGLU TorchEmbedding UnfoldTensor Unique
+    VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding
 """
 _OWN_OPERATORS = frozenset(_OWN_NAMES.split())
 """The operators of onnxruntime's own domain that it registers, and glowpy does not have."""

@@ -28,6 +28,10 @@ class Body(Protocol):
     """A graph of a node."""
 
     @property
+    def input_names(self) -> Sequence[str]:
+        """The names of its inputs."""
+
+    @property
     def input_types(self) -> Sequence[ValueType | None]:
         """The types of its inputs, as far as they are known."""
 
@@ -73,6 +77,11 @@ class HostNode:
         self.bodies = bodies
         self.types = step.input_types
         self.num_inputs, self.num_outputs = len(step.inputs), len(step.outputs)
+        self._outputs = step.outputs
+
+    def gives(self, place: int) -> bool:
+        """Whether anybody asks for the output at a place."""
+        return any(self._outputs[place : place + 1])
 
     def ports(self, name: str) -> tuple[int, int]:
         """How many values a graph takes and gives."""

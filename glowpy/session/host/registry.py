@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from glowpy.session.host import containers, control, labels, strings
+from glowpy.session.host import containers, control, generation, labels, strings
 from glowpy.session.host.node import RULES, Rule
 
 __all__ = ["FAMILIES", "rule_of", "ruled"]
 
-FAMILIES = (containers, control, labels, strings)
+FAMILIES = (containers, control, generation, labels, strings)
 """The modules with rules."""
 
 

@@ -3,7 +3,7 @@
 An operand is written `name`, `name?` if it may be left out, `name*` if there may be any number of it, and `name:K`
 unless it is a float. All floats of a node are of one kind, those of `:own` perhaps of another, those of `:stash` of the
 one that the attribute `stash_type` says. Stored integers of `:bytes` are of one kind, and so are those of `:weights`,
-of `:steps` and of `:codes`; a `:part` and `:zeros` may be floats as well.
+of `:steps` and of `:codes`; a `:part` and `:zeros` may be floats as well, and a `:prompt` is i32 or a float.
 `:u8`, `:f32`, `:i32`, `:i64`, `:bool` and `:text` are of that kind, `:ids` of either of two, `:any` of any.
 An attribute that must be given ends in `!`.
 """
@@ -40,6 +40,7 @@ _SETS = {
     "codes": [*_BYTES, "tensor(int16)", "tensor(uint16)", "tensor(int32)"],
     "zeros": ["tensor(uint8)", *_FLOATS],
     "part": [*_BYTES, "tensor(float)"],
+    "prompt": ["tensor(float)", "tensor(float16)", "tensor(int32)"],
 }
 _PLAIN = {
     "u8": "tensor(uint8)",
@@ -74,6 +75,7 @@ def _schema(
     int_lists: str = "",
     float_lists: str = "",
     text_lists: str = "",
+    graphs: str = "",
     domain: str = CONTRIB,
 ) -> defs.OpSchema:
     lists = [
@@ -83,6 +85,7 @@ def _schema(
         (_Kinds.INTS, int_lists),
         (_Kinds.FLOATS, float_lists),
         (_Kinds.STRINGS, text_lists),
+        (_Kinds.GRAPH, graphs),
     ]
     attributes = [
         defs.OpSchema.Attribute(word.removesuffix("!"), kind, required=word.endswith("!"))
@@ -401,12 +404,58 @@ def _texts() -> Iterator[defs.OpSchema]:
     yield _schema("Tokenizer", "X:text", "Y:text", ints=numbers, **texts)
 
 
+def _generation() -> Iterator[defs.OpSchema]:
+    tokens = "eos_token_id! pad_token_id! decoder_start_token_id no_repeat_ngram_size model_type vocab_size"
+    graphs = "encoder init_decoder decoder!"
+    lengths = "max_length:i32 min_length?:i32"
+    masks = "vocab_mask?:i32 prefix_vocab_mask?:i32 attention_mask?:i32"
+    penalties = "length_penalty? repetition_penalty?"
+    beams = (
+        f"{lengths} num_beams:i32 num_return_sequences:i32 {penalties} {masks} "
+        "decoder_input_ids?:i32 logits_processor?:i32"
+    )
+    results = "sequences:i32 sequences_scores? scores?"
+    yield _schema(
+        "BeamSearch",
+        f"input_ids:prompt {beams}",
+        results,
+        ints=f"{tokens} early_stopping",
+        graphs=graphs,
+    )
+    yield _schema(
+        "WhisperBeamSearch",
+        f"input_ids:prompt {beams} cross_qk_layer_head?:i32 extra_decoding_ids?:i32 temperature?",
+        f"{results} cross_qk?:f32 non_speech_probs?",
+        ints=f"{tokens} early_stopping translate_token_id transcribe_token_id start_of_lm_token_id "
+        "no_speech_token_id no_timestamps_token_id beginning_timestamp_token_id decoder_output_cross_qk",
+        graphs=graphs,
+    )
+    greedy = f"input_ids:i32 {lengths} repetition_penalty?:f32 {masks}"
+    yield _schema("GreedySearch", greedy, "sequences:i32", ints=tokens, graphs=graphs)
+    yield _schema(
+        "Sampling",
+        f"{greedy} presence_mask?:i32 seed?:i32",
+        "sequences:i32 filtered_logits?:f32",
+        ints=f"{tokens} min_tokens_to_keep custom",
+        floats="temperature top_p filter_value presence_penalty",
+        graphs=graphs,
+    )
+
+
 @cache
 def contrib_schemas() -> tuple[defs.OpSchema, ...]:
     """The whole table."""
     families = (
         *(_activations, _normalizations, _products, _attentions, _moves, _blocked),
-        *(_quantized, _integer_cells, _integer_products, _products_in_blocks, _experts, _texts),
+        *(
+            _quantized,
+            _integer_cells,
+            _integer_products,
+            _products_in_blocks,
+            _experts,
+            _texts,
+            _generation,
+        ),
     )
     return tuple(schema for family in families for schema in family())
 

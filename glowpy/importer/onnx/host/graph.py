@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, helper
 
-from glowpy.importer.onnx.host.types import is_strings
+from glowpy.importer.onnx.host.types import is_strings, spelled
 from glowpy.importer.onnx.source import domain_of
 from glowpy.importer.onnx.stored import Stores
 from glowpy.importer.onnx.string_tensors import Stored, decoded
@@ -16,6 +16,7 @@ from glowpy.importer.onnx.string_tensors import Stored, decoded
 __all__ = [
     "body_inputs",
     "constant_of",
+    "differing_types",
     "free_names",
     "graph_outputs",
     "graphs_of",
@@ -131,6 +132,33 @@ def graph_outputs(
     types = [None if type is None else _without_shape(type) for type in given]
     pairs = zip(node.output, types, strict=False)
     return {name: type for name, type in pairs if name and type is not None}
+
+
+def differing_types(
+    node: onnx.NodeProto,
+    inputs: Sequence[onnx.TypeProto | None],
+    results: Sequence[Sequence[onnx.TypeProto | None]],
+    types: Mapping[str, onnx.TypeProto],
+) -> Iterator[tuple[str, str]]:
+    """Yields what graphs of a node have, and what is expected of them, where these types differ.
+
+    `inputs` are those of the first of its graphs, and `results` those of all of them.
+    """
+    pairs = [pair for other in results[1:] for pair in zip(other, results[0], strict=False)]
+    if node.op_type == "Loop":
+        carried = [types.get(name) for name in node.input[2:]]
+        pairs = [
+            *zip(inputs[2:], carried, strict=False),
+            *zip(results[0][1:], carried, strict=False),
+        ]
+    for one, other in pairs:
+        if one is not None and other is not None and _bare(one) != _bare(other):
+            yield spelled(one), spelled(other)
+
+
+def _bare(type: onnx.TypeProto) -> str:
+    """A type as ONNX spells it; of an optional that of its element, which can be in its place."""
+    return spelled(type.optional_type.elem_type if type.HasField("optional_type") else type)
 
 
 def _without_shape(type: onnx.TypeProto) -> onnx.TypeProto:

@@ -17,6 +17,7 @@ from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.given_elements import Given, replaced
+from glowpy.importer.onnx.host.generation import generates_text
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
 from glowpy.importer.onnx.host.operators import refusal
 from glowpy.importer.onnx.host.plan import location, planned
@@ -86,7 +87,7 @@ def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHos
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
-    """Whether a value of the graph may be no tensor of numbers: a quick look."""
+    """Whether a value of the graph may be no tensor of numbers, or a node generates text: a quick look."""
     if not all(is_numeric(info.type) for info in (*graph.input, *graph.output)):
         return True
     if any(tensor.data_type == TensorProto.STRING for tensor in graph.initializer):
@@ -99,7 +100,7 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
         constant = any(a.t.data_type == TensorProto.STRING for a in node.attribute)
         to_text = any(a.name == "to" and a.i == TensorProto.STRING for a in node.attribute)
         container = node.op_type.startswith(("Sequence", "Optional", "SplitToSequence"))
-        if texts or constant or to_text or container:
+        if texts or constant or to_text or container or generates_text(node):
             return True
         if any(_may_need_host(inner) for inner in graphs_of(node).values()):
             return True

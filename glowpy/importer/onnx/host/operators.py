@@ -20,7 +20,11 @@ SESSION_OPERATORS: dict[tuple[str, str], int] = {
     ("ai.onnx.ml", "CategoryMapper"): 1,
     ("ai.onnx.ml", "DictVectorizer"): 1,
     ("ai.onnx.ml", "ZipMap"): 1,
+    ("com.microsoft", "BeamSearch"): 1,
+    ("com.microsoft", "GreedySearch"): 1,
+    ("com.microsoft", "Sampling"): 1,
     ("com.microsoft", "Tokenizer"): 1,
+    ("com.microsoft", "WhisperBeamSearch"): 1,
 }
 """Those that no machine code has in any form: the domain and the name of each, to the opset that they begin with."""
 

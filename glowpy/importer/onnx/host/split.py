@@ -1,8 +1,8 @@
 """Splits a graph into segments for machine code and steps that a session computes itself.
 
-- A node is the session's if it has a value that is no tensor of numbers. There are two exceptions: operators that only
-  move or compare elements take strings in machine code, as numbers in their order (`_moves`), and sequences that the
-  importer resolves do not exist when the model runs (`_is_resolved`).
+- A node is the session's if it has a value that is no tensor of numbers, or if it generates text. There are two
+  exceptions: operators that only move or compare elements take strings in machine code, as numbers in their order
+  (`_moves`), and sequences that the importer resolves do not exist when the model runs (`_is_resolved`).
 - The other nodes form as few segments as possible. A segment ends before a node that reads a value of a step of the
   session's which itself depends on the segment. Nodes that depend on constants alone are repeated where needed.
 """
@@ -19,9 +19,11 @@ import onnx
 from onnx import TensorProto, helper
 
 from glowpy.importer.onnx.definition import schema_of
+from glowpy.importer.onnx.host.generation import generates_text, graph_inputs
 from glowpy.importer.onnx.host.graph import (
     body_inputs,
     constant_of,
+    differing_types,
     free_names,
     graph_outputs,
     graphs_of,
@@ -36,7 +38,6 @@ from glowpy.importer.onnx.host.types import (
     is_numeric,
     is_strings,
     node_types,
-    spelled,
 )
 from glowpy.importer.onnx.order import in_order, place_of
 from glowpy.importer.onnx.source import Source, domain_of
@@ -55,6 +56,7 @@ def split(
     around: Collection[str] = (),
     forced: Collection[int] = (),
     within: str = "",
+    shaped: Collection[str] = (),
 ) -> SplitGraph:
     """The plan of a graph.
 
@@ -66,10 +68,12 @@ def split(
         around: All that the graph reads of those around it.
         forced: Positions of nodes with graphs that are the session's whatever they have.
         within: The graph of a node that it is, such as `loop/body`; empty for that of the source.
+        shaped: Inputs of a graph of a node whose types say their shapes.
 
     Raises UserError for nodes that cannot be put in order, and for constants that are wrong in themselves.
     """
-    return _Split(source, graph, types, outer, around, forced, within or source.within).plan
+    place = within or source.within
+    return _Split(source, graph, types, outer, around, forced, place, shaped).plan
 
 
 _EITHER = {"tensor(string)", "tensor(int64)"}
@@ -116,6 +120,7 @@ class _Split:
     around: Collection[str]
     forced: Collection[int]
     within: str
+    shaped: Collection[str]
     bodies: dict[int, dict[str, SplitGraph]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -178,8 +183,9 @@ class _Split:
         for index, node in enumerate(self.nodes):
             outputs = {name: declared[name] for name in node.output if name in declared}
             if graphs_of(node):
-                plans = self.bodies[index] = self._plans(index, types)
-                results = {name: plan.output_types for name, plan in plans.items()}
+                self.bodies[index] = self._plans(index, types)
+            if graphs_of(node) and not generates_text(node):
+                results = {name: plan.output_types for name, plan in self.bodies[index].items()}
                 self._check_graphs(index, types)
                 types |= outputs | graph_outputs(node, results)
             else:
@@ -189,21 +195,12 @@ class _Split:
     def _check_graphs(self, index: int, types: Mapping[str, onnx.TypeProto]) -> None:
         """Raises UserError for graphs of a node that give other types than are expected of them."""
         node, plans = self.nodes[index], [*self.bodies[index].values()]
+        inputs = [plans[0].types.get(name) for name in plans[0].inputs]
         results = [plan.output_types for plan in plans]
-        pairs = [pair for other in results[1:] for pair in zip(other, results[0], strict=False)]
-        if node.op_type == "Loop":
-            carried = [types.get(name) for name in node.input[2:]]
-            inputs = [plans[0].types.get(name) for name in plans[0].inputs[2:]]
-            pairs = [
-                *zip(inputs, carried, strict=False),
-                *zip(results[0][1:], carried, strict=False),
-            ]
-        for one, other in pairs:
-            if one is not None and other is not None and _bare(one) != _bare(other):
-                raise UserError(
-                    f"{node.op_type}: expected graphs of {spelled(other)}, got {spelled(one)}",
-                    loc=self._loc(index),
-                )
+        for got, expected in differing_types(node, inputs, results, types):
+            raise UserError(
+                f"{node.op_type}: expected graphs of {expected}, got {got}", loc=self._loc(index)
+            )
 
     # Who computes what.
 
@@ -259,8 +256,10 @@ class _Split:
         return takes_strings(node, type, places, self.source.stores)
 
     def _is_hosts(self, index: int) -> bool:
-        """Whether a node has values that are no numbers, and no sequences of such."""
+        """Whether a node has values that are no numbers, and no sequences of such, or generates text."""
         node = self.nodes[index]
+        if generates_text(node):
+            return True
         if self.places[index] in self.forced and graphs_of(node):
             return True
         types = [self.types.get(name) for name in (*self.reads[index], *node.output)]
@@ -304,9 +303,12 @@ class _Split:
             free = free_names(graph)
             types_by_name = {name: types[name] for name in free if name in types}
             stored = {name: self.stored[name] for name in free if name in self.stored}
-            types_by_name |= body_inputs(node, graph, types)
+            shaped = graph_inputs(node, name) if generates_text(node) else {}
+            types_by_name |= shaped or body_inputs(node, graph, types)
             within = f"{self._loc(index).node}/{name}"
-            plans[name] = split(self.source, graph, types_by_name, stored, free, within=within)
+            plans[name] = split(
+                self.source, graph, types_by_name, stored, free, within=within, shaped={*shaped}
+            )
         return plans
 
     def _sequences(self, index: int) -> set[str]:
@@ -509,7 +511,9 @@ class _Split:
         return proto
 
     def _info(self, name: str, declared: Mapping[str, onnx.ValueInfoProto]) -> onnx.ValueInfoProto:
-        """An input or output of a segment: with a shape where the user's model declares it for an input."""
+        """An input or output of a segment: with a shape where that is known of an input whatever a call has."""
+        if name in self.shaped:
+            return helper.make_value_info(name, self.types[name])
         if name in declared and self.graph is self.source.proto.graph:
             info = onnx.ValueInfoProto()
             info.CopyFrom(declared[name])
@@ -521,8 +525,3 @@ class _Split:
         if elem_type == TensorProto.STRING:
             elem_type = TensorProto.INT64
         return helper.make_tensor_value_info(name, elem_type, None)
-
-
-def _bare(type: onnx.TypeProto) -> str:
-    """A type as ONNX spells it; of an optional that of its element, which can be in its place."""
-    return spelled(type.optional_type.elem_type if type.HasField("optional_type") else type)
