@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from glowpy.llvm.bundle_compiler import BundleCompiler
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
+    from glowpy.measuring.meter import Meter
+    from glowpy.measuring.tuned import Tuning
     from glowpy.passes import GraphPass, IRPass
     from glowpy.runtime.artifact import Artifact
     from glowpy.runtime.compiled import CompiledFunction
@@ -184,6 +186,16 @@ class Backend(ABC):
     @property
     def bundle_compiler(self) -> BundleCompiler | None:
         """The part that makes the code of bundles, which C programs call; None for a backend that makes none."""
+        return None
+
+    @property
+    def meter(self) -> Meter | None:
+        """The part that measures a machine and what runs there; None for a backend that measures nothing."""
+        return None
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """Measurements of how products are computed best; None unless the options ask for any."""
         return None
 
     @cached_property

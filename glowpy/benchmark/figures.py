@@ -8,12 +8,11 @@ from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from glowpy.backends.cpu.measuring.peaks import Peaks
-from glowpy.backends.cpu.strategy.explain import Explanation
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.benchmark.measure import Plan
 from glowpy.benchmark.measured import Layer, Measured
 from glowpy.benchmark.peers import PEERS
+from glowpy.measuring.meter import Meter
+from glowpy.measuring.peaks import Peaks
 from glowpy.support.cores import processor_name
 
 __all__ = ["figures_of", "kernel_text", "layer_figures", "machine_figures", "why"]
@@ -21,12 +20,12 @@ __all__ = ["figures_of", "kernel_text", "layer_figures", "machine_figures", "why
 _GIGA = 1e9
 
 
-def machine_figures(target: CpuTarget, peaks: Peaks, plan: Plan) -> dict[str, Any]:
+def machine_figures(meter: Meter, peaks: Peaks, plan: Plan) -> dict[str, Any]:
     """Returns the circumstances that figures depend on besides the models: processor, system, cores."""
     return {
         "processor": processor_name(),
-        "llvm": target.machine.cpu,
-        "variant": target.variant.name,
+        "llvm": meter.processor,
+        "variant": meter.variant,
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "core": plan.core,
@@ -94,7 +93,7 @@ def layer_figures(layer: Layer) -> dict[str, Any]:
         "roof_seconds": layer.least,
         "roof": layer.share_of_roof,
         "bound": layer.bound,
-        "decision": dict(layer.explanation.decision) if layer.explanation else {},
+        "decision": {} if layer.decision is None else dict(layer.decision.decision),
         "declined": dict(layer.declined),
         "why": why(layer),
     }
@@ -103,28 +102,8 @@ def layer_figures(layer: Layer) -> dict[str, Any]:
 def why(layer: Layer) -> str:
     """Explains a layer: what was decided, what its inner loop waits for, and why other algorithms were declined."""
     declined = [f"not by {name}: {reason}" for name, reason in layer.declined.items()]
-    return "; ".join([*_decided(layer.explanation), *declined])
-
-
-def _decided(explanation: Explanation | None) -> list[str]:
-    """One text on a product; none on anything else."""
-    if explanation is None:
-        return []
-    texts = [explanation.tile] if explanation.tile else []
-    texts += [
-        f"{name} {value}"
-        for name, value in explanation.decision.items()
-        if value and name not in ("tile_pixels", "tile_vectors")
-    ]
-    texts.append(f"{explanation.units} units")
-    if explanation.tuned:
-        texts.insert(0, "tuned")
-    for row in explanation.rows:
-        if row.in_use:
-            best = explanation.rows[0].cycles or 1.0
-            more = f" (+{row.cycles / best - 1:.1%})" if row.cycles > best else ""
-            texts += [f"{row.cycles:,.0f} cycles{more}", f"waits for {row.limit}"]
-    return [", ".join(texts)]
+    decided = [] if layer.decision is None else [layer.decision.summary]
+    return "; ".join([*decided, *declined])
 
 
 def kernel_text(layer: Layer) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.jit import JitFunction
-from glowpy.backends.cpu.measuring.peaks import Peaks
-from glowpy.backends.cpu.measuring.roofline import Effort, efforts
-from glowpy.backends.cpu.measuring.tuning import Tuned
+from glowpy.backend import Backend
 from glowpy.benchmark.measured import OWN, TWIN, Layer, Measured
 from glowpy.benchmark.peers import Contestant, loaded, nothing
 from glowpy.core.elemkind import ElemKind
@@ -32,6 +28,10 @@ from glowpy.core.tensor import Array
 from glowpy.debugging.compare import compare
 from glowpy.engine import compilation
 from glowpy.graph.work import called_multiply_adds
+from glowpy.measuring.meter import Decision, Timed, TimedFunction, meter_of
+from glowpy.measuring.peaks import Peaks
+from glowpy.measuring.roofline import Effort, efforts
+from glowpy.measuring.tuned import Tuned
 from glowpy.recipe import Compilation, state_ports
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.support.console import progress
@@ -42,7 +42,7 @@ from glowpy.support.symbolic import symbols_of
 __all__ = ["CLOCKS", "Plan", "Subject", "measure", "pinned"]
 
 Clock = Callable[[], float]
-CLOCKS: Mapping[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
+CLOCKS: Mapping[Timed, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 _ROUNDS = 10
 _RTOL, _ATOL, _SHARE = 1e-3, 1e-5, 1e-3
@@ -72,7 +72,7 @@ class Plan:
     ncnn_models: Path | None
     threads: int
     core: int | None
-    clock: str
+    clock: Timed
 
 
 @dataclass(frozen=True)
@@ -111,26 +111,26 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def measure(
-    subject: Subject, backend: CpuBackend, twin: CpuBackend | None, peaks: Peaks, plan: Plan
+    subject: Subject, backend: Backend, peaks: Peaks, plan: Plan, *, layers: bool
 ) -> Measured:
     """Times a model.
 
     Args:
         subject: The model.
         backend: The backend that compiles it.
-        twin: The same with the option `timed`; None for no layers.
         peaks: The peaks of this machine.
         plan: How long, and beside what.
+        layers: Whether runs of instructions are timed as well.
 
-    Raises as `compile` does.
+    Raises as `compile` does, and UserError for a backend that measures nothing.
     """
-    stages, feeds = subject.stages, subject.feeds
+    stages, feeds, meter = subject.stages, subject.feeds, meter_of(backend)
     with progress(f"compiling {subject.path}"):
         program, compiled = stages.program, stages.compiled
-        timed = None if twin is None else twin.function(program)
+        timed = meter.timed(program, plan.clock) if layers else None
         called = called_multiply_adds(compilation(stages.function, backend).optimized)
     extents = _extents(compiled, feeds)
-    costs, variant = efforts(program, extents), backend.target.variant
+    costs = efforts(program, extents)
     result = Measured(
         subject.path,
         plan.threads,
@@ -138,23 +138,23 @@ def measure(
         called + sum(effort.direct_macs for effort in costs),
         program,
         peaks,
-        {kind.value: peaks.flops_of(kind, variant) for kind in _multiplied(costs)},
+        {kind.value: peaks.flops_of(kind) for kind in _multiplied(costs)},
         costs,
-        sum(effort.least(peaks, variant) for effort in costs),
+        sum(effort.least(peaks) for effort in costs),
         tuned=subject.tuned,
     )
     contestant = _contestant(OWN, compiled, feeds, extents)
     contestants = [contestant]
     stamps: list[_Stamps] = []
     with pinned(plan.core), progress(f"timing {subject.path}"):
-        if isinstance(timed, JitFunction):
+        if timed is not None:
             note = partial(_note, timed, stamps)
-            contestants.append(_contestant(TWIN, timed, feeds, extents, note))
+            contestants.append(_contestant(TWIN, timed.function, feeds, extents, note))
         contestant.run()
         contestants += _peers(subject, contestant, plan, result)
         _time(contestants, plan, result)
     if stamps:
-        result.layers = _layers(result, stamps, backend, plan.clock)
+        result.layers = _layers(result, stamps, meter.decisions(program), plan.clock)
     return result
 
 
@@ -178,8 +178,8 @@ class _Stamps:
     end: float
 
 
-def _note(function: JitFunction, stamps: list[_Stamps]) -> None:
-    stamps.append(_Stamps(function.stamps.copy(), time.perf_counter()))
+def _note(timed: TimedFunction, stamps: list[_Stamps]) -> None:
+    stamps.append(_Stamps(timed.stamps().copy(), time.perf_counter()))
 
 
 def _contestant(
@@ -291,7 +291,7 @@ def _run(contestant: Contestant, clock: Clock) -> float:
 
 
 def _layers(
-    result: Measured, stamps: Sequence[_Stamps], backend: CpuBackend, clock: str
+    result: Measured, stamps: Sequence[_Stamps], decisions: Iterable[Decision], clock: Timed
 ) -> list[Layer]:
     """Returns the layers that the time stamps of all runs measure; leaves out runs for which nothing was called."""
     first, last = stamps[0], stamps[-1]
@@ -303,23 +303,18 @@ def _layers(
     seconds = np.median(np.diff(ticks, axis=1), axis=0) * tick
     starts = np.concatenate([[0.0], np.cumsum(seconds)])
     places = {int(stamp) - 1: place for place, stamp in enumerate(index[1:])}
-    variant = backend.target.variant
-    known = {
-        explanation.name: explanation
-        for explanation in backend.explained(result.program)
-        if not explanation.function
-    }
+    decided = {decision.name: decision for decision in decisions if not decision.function}
     declined = dict(result.program.declined) | {
-        name: explanation.declined for name, explanation in known.items()
+        name: decision.declined for name, decision in decided.items()
     }
     return [
         Layer(
             effort,
             max(float(seconds[place]), tick),
             float(starts[place]),
-            effort.least(result.peaks, variant),
-            effort.bound(result.peaks, variant),
-            known.get(effort.run.head.name),
+            effort.least(result.peaks),
+            effort.bound(result.peaks),
+            decided.get(effort.run.head.name),
             {
                 name: reason
                 for inst in effort.run.members

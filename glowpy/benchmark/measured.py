@@ -11,10 +11,10 @@ from statistics import median
 import numpy as np
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.measuring.peaks import Peaks
-from glowpy.backends.cpu.measuring.roofline import Effort
-from glowpy.backends.cpu.measuring.tuning import Tuned
-from glowpy.backends.cpu.strategy.explain import Explanation
+from glowpy.measuring.meter import Decision
+from glowpy.measuring.peaks import Peaks
+from glowpy.measuring.roofline import Effort
+from glowpy.measuring.tuned import Tuned
 
 __all__ = ["OWN", "TWIN", "Layer", "Measured"]
 
@@ -32,7 +32,7 @@ class Layer:
         start: When it begins in the median run of the network, in seconds from its beginning.
         least: How long it takes at least, by the roofline.
         bound: The resource that this bound is the time of: `arithmetic` or `bytes`.
-        explanation: The strategy's decision about its product, if it has one.
+        decision: The decision of the backend about its product, if it has one.
         declined: Alternatives that were not taken, such as an algorithm or a pass, and why.
     """
 
@@ -41,7 +41,7 @@ class Layer:
     start: float
     least: float
     bound: str
-    explanation: Explanation | None
+    decision: Decision | None
     declined: Mapping[str, str]
 
     @property

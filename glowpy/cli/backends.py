@@ -11,7 +11,6 @@ import click
 
 from glowpy.backend import Backend
 from glowpy.backend_choice import option_names
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.cli.completion import Items, beginning, complete_target
 from glowpy.cli.verb import Number
@@ -189,13 +188,3 @@ def _parsed(name: str, text: str, type: type) -> object:
     except (KeyError, ValueError):
         expected = "true or false" if type is bool else f"a value of type {type.__name__}"
         raise UserError(f"--set {name}: expected {expected}, got '{text}'") from None
-
-
-def machine_code_backend(
-    name: str, options: CpuOptions, settings: Sequence[str] = ()
-) -> CpuBackend:
-    """As `bound_backend`. Raises UserError for a backend that makes no machine code, too."""
-    backend = bound_backend(name, options, settings)
-    if not isinstance(backend, CpuBackend):
-        raise UserError(f"the {name} backend makes no machine code", note="use --backend cpu")
-    return backend

@@ -9,8 +9,7 @@ from typing import Literal
 
 import click
 
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.measuring.peaks import peaks_of
+from glowpy.backend import Backend
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.benchmark.figures import figures_of, machine_figures
 from glowpy.benchmark.measure import CLOCKS, Plan, Subject, measure, pinned
@@ -19,8 +18,8 @@ from glowpy.benchmark.peers import PEERS
 from glowpy.benchmark.trace import trace_text
 from glowpy.cli.backends import (
     backend_option,
+    bound_backend,
     computing_options,
-    machine_code_backend,
     settings_option,
 )
 from glowpy.cli.bench_report import print_report
@@ -40,6 +39,7 @@ from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import warn_of_tuning
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import Number, OutputFile, Verb
+from glowpy.measuring.meter import meter_of
 from glowpy.support.console import print_json, progress
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
@@ -194,19 +194,19 @@ def bench(options: BenchOptions) -> None:
     """
     _expect_files(options.html, options.trace)
     plan = _plan(options)
-    compiler, twin = _backends(options, plan)
+    settings = replace(options.cpu_options, threads=plan.threads)
+    backend = bound_backend(options.backend, settings, options.settings)
+    meter = meter_of(backend)
     with pinned(plan.core), progress("measuring the machine"):
-        peaks = peaks_of(
-            compiler.target, min(plan.threads, usable_cores()), fresh=options.fresh_peaks
-        )
-    timed = twin if options.layers or options.html or options.trace else None
+        peaks = meter.peaks(min(plan.threads, usable_cores()), fresh=options.fresh_peaks)
+    layers = options.layers or options.html is not None or options.trace is not None
     sources = [options.source(model) for model in options.models]
     results = [
-        measure(_subject(source, compiler, options), compiler, timed, peaks, plan)
+        measure(_subject(source, backend, options), backend, peaks, plan, layers=layers)
         for source in sources
     ]
-    warn_of_tuning(compiler)
-    machine = machine_figures(compiler.target, peaks, plan)
+    warn_of_tuning(backend)
+    machine = machine_figures(meter, peaks, plan)
     if options.html is not None:
         write_text(options.html, bench_page(machine, results))
     if options.trace is not None:
@@ -214,7 +214,7 @@ def bench(options: BenchOptions) -> None:
     if options.as_json:
         print_json({"machine": machine, "models": list(map(figures_of, results))})
     else:
-        print_report(compiler.target, plan, results, layers=options.layers)
+        print_report(meter, plan, results, layers=options.layers)
 
 
 def _plan(options: BenchOptions) -> Plan:
@@ -227,26 +227,17 @@ def _plan(options: BenchOptions) -> Plan:
     )
 
 
-def _backends(options: BenchOptions, plan: Plan) -> tuple[CpuBackend, CpuBackend]:
-    """The backend that compiles models, and one that also measures instructions."""
-    settings_of_cpu = replace(options.cpu_options, threads=plan.threads)
-    twin = replace(settings_of_cpu, tune=None, timed=options.clock)
-    name, settings = options.backend, options.settings
-    return machine_code_backend(name, settings_of_cpu, settings), machine_code_backend(
-        name, twin, settings
-    )
-
-
-def _subject(source: Source, backend: CpuBackend, options: BenchOptions) -> Subject:
+def _subject(source: Source, backend: Backend, options: BenchOptions) -> Subject:
     """Compiles a model, and reads its inputs or makes them. Raises as `load_model`, `compile` and `read_inputs` do."""
-    before, passes = len(backend.tuned), options.passes
+    tuning, passes = backend.tuning, options.passes
+    before = 0 if tuning is None else len(tuning.results)
     with progress(f"compiling {source.path}"):
         stages = passes.compilation(source.function, backend)
         stages.compiled  # noqa: B018 - computed here, where progress is shown
     passes.report(stages.ctx)
     texts, ports, state = source.inputs, source.ports, source.state_ports
     feeds = read_inputs(texts, ports, options.seed, source.path, state, source.known)
-    tuned = None if backend.options.tune is None else backend.tuned[before:]
+    tuned = None if tuning is None else tuning.results[before:]
     return Subject(source.path, stages, feeds, tuned)
 
 

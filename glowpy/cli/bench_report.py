@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from glowpy.backends.cpu.measuring.peaks import Peaks
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.benchmark.figures import kernel_text, why
 from glowpy.benchmark.measure import Plan
 from glowpy.benchmark.measured import Measured
 from glowpy.cli.tuning import tuning_text
+from glowpy.measuring.meter import Meter
+from glowpy.measuring.peaks import Peaks
 from glowpy.support.console import print_table
 from glowpy.support.cores import processor_name
 
@@ -23,23 +23,21 @@ _BUSY = 0.97
 """A process that is alone on its processor has it for more than this share of the time."""
 
 
-def print_report(
-    target: CpuTarget, plan: Plan, results: Sequence[Measured], *, layers: bool
-) -> None:
+def print_report(meter: Meter, plan: Plan, results: Sequence[Measured], *, layers: bool) -> None:
     """The machine, the models, and their layers if asked for."""
-    _print_machine(target, results[0].peaks, plan)
+    _print_machine(meter, results[0].peaks, plan)
     _print_models(results, plan)
     for result in results if layers else ():
         _print_layers(result)
 
 
-def _print_machine(target: CpuTarget, peaks: Peaks, plan: Plan) -> None:
+def _print_machine(meter: Meter, peaks: Peaks, plan: Plan) -> None:
     """One line on the machine, and one on its peaks."""
     where = "" if plan.core is None else f" on processor {plan.core}"
     if plan.threads > peaks.threads:  # which are as many as processors
         where = f" on {peaks.threads} processor{'s' * (peaks.threads > 1)}"
     threads = f"{plan.threads} thread{'s' * (plan.threads > 1)}{where}"
-    click.echo(f"{processor_name()}, kernels for {target.variant.name}, {threads}")
+    click.echo(f"{processor_name()}, kernels for {meter.variant}, {threads}")
     rates = [
         f"{peaks.bandwidth('read', size * peaks.threads) / _GIGA:.0f} ({_bytes(size)})"
         for size in (1 << 14, 1 << 18, 1 << 22, 1 << 27)

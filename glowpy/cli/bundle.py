@@ -11,7 +11,6 @@ from typing import get_args
 import click
 
 from glowpy.backend import CompileOptions
-from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.backends.cpu.options import CpuOptions, Optimize
 from glowpy.backends.cpu.target import FLOAT_ABIS, RELOCATIONS
 from glowpy.bundling.make import bundle as make_bundle
@@ -36,6 +35,7 @@ from glowpy.cli.tuning import tuning_of, tuning_text
 from glowpy.cli.values import value_option
 from glowpy.cli.verb import Bytes, OptionalChoice, OutputFolder, Verb
 from glowpy.graph.function import Module
+from glowpy.measuring.tuned import Tuned
 from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem

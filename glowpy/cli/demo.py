@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 import numpy as np
 
-from glowpy.backends.cpu.jit import JitFunction
 from glowpy.cli.backends import backend_option
 from glowpy.cli.files import write_text
 from glowpy.cli.model import load_model
@@ -195,7 +194,7 @@ def _figures(stages: Compilation, clock: _Clock) -> dict[str, object]:
     plan, compiled, ir = stages.program.plan, stages.compiled, stages.ir
     weights = sum(tensor.type.size for tensor in stages.program.constants.values())
     cached, functions = clock.begun.get("compile", (0, 0))
-    code = compiled.image.code_size if isinstance(compiled, JitFunction) else 0
+    code = compiled.code_size
     nodes, instructions = stages.lowered.num_nodes, len(ir.instructions)
     rewrites = stages.ctx.applied.total()
     clock.notes |= {

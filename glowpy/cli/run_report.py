@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from glowpy.backends.cpu.measuring.tuning import Tuned
 from glowpy.cli.files import write_text
 from glowpy.cli.tuning import tuning_text
 from glowpy.core.array_file import plain, write_array
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.debugging.compare import Difference, Interpret
+from glowpy.measuring.tuned import Tuned
 from glowpy.quantization.fidelity import decibels_text
 from glowpy.support.console import print_json, print_table
 from glowpy.support.names import UniqueNames, file_stem

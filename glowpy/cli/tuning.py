@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import click
 
 from glowpy.backend import Backend
-from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.measuring.tuning import Tuned
+from glowpy.measuring.tuned import Tuned
 from glowpy.support.cache_folder import cache_folder, why_off
 
 __all__ = ["tuning_of", "tuning_text", "warn_of_tuning"]
@@ -19,21 +18,24 @@ _LEAST_BUSY = 0.9
 
 def tuning_of(backend: Backend) -> Sequence[Tuned] | None:
     """Returns the products that a backend has tuned, after `warn_of_tuning`; None unless it was to find them."""
-    if not isinstance(backend, CpuBackend) or backend.options.tune is None:
+    if backend.tuning is None:
         return None
     warn_of_tuning(backend)
-    return backend.tuned
+    return backend.tuning.results
 
 
-def warn_of_tuning(backend: CpuBackend) -> None:
+def warn_of_tuning(backend: Backend) -> None:
     """Says on standard error if other work had the processor while it measured, and if nothing keeps what it found."""
-    if backend.tuned_busy < _LEAST_BUSY:
+    tuning = backend.tuning
+    if tuning is None:
+        return
+    if tuning.busy < _LEAST_BUSY:
         click.echo(
-            f"warning: other processes had the processor for {1 - backend.tuned_busy:.0%} of the time in which --tune "
+            f"warning: other processes had the processor for {1 - tuning.busy:.0%} of the time in which --tune "
             "measured, and its caches as well; to measure again: glowpy cache clear",
             err=True,
         )
-    if cache_folder() is None and not all(product.kept for product in backend.tuned):
+    if cache_folder() is None and not all(product.kept for product in tuning.results):
         click.echo(
             f"warning: {why_off().diagnostics[0].message}; what --tune has measured is not kept",
             err=True,

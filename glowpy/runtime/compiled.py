@@ -36,6 +36,11 @@ class CompiledFunction(HostCall):
     checks: Sequence[str] = ()
     """The outputs that say whether indices led out of range, for whoever runs it."""
 
+    @property
+    def code_size(self) -> int:
+        """Bytes of machine code; 0 for a function that has none."""
+        return 0
+
     def advance(self, wiring: Wiring, rounds: Rounds, values: Mapping[str, Array]) -> bool:
         """Computes the next rounds of a loop whose body this is, if it can compute several at once; False if not.
 

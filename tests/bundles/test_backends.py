@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 import glowpy
-from glowpy import BundleOptions, CpuBackend, CpuOptions, Module, UserError, plugins
-from glowpy.backend import Backend, CompileOptions, Operation, Program
+from glowpy import BundleOptions, CpuOptions, Module, UserError
 from glowpy.bundling.make import bundle, outdated
 from glowpy.bundling.read import read_bundle
-from glowpy.llvm.bundle_compiler import BundleCompiler
-from glowpy.runtime.artifact import Artifact
 from glowpy.support.errors import LoadError
-
-
-class Wrapped(Backend):
-    """No CPU backend, but it has one."""
-
-    name: ClassVar[str] = "wrapped"
-    options_type: ClassVar[type | None] = CpuOptions
-    bundles: ClassVar[bool] = True
-
-    def __init__(self, options: CpuOptions | None = None) -> None:
-        super().__init__()
-        self.inner = CpuBackend(options)
-        self.device = self.inner.device
-
-    @property
-    def bundle_compiler(self) -> BundleCompiler | None:
-        return self.inner.bundle_compiler if self.bundles else None
-
-    def unsupported(self, operation: Operation) -> str:
-        return self.inner.unsupported(operation)
-
-    def compile(self, program: Program, options: CompileOptions) -> Artifact:
-        return self.inner.compile(program, options)
+from tests.wrapped import Wrapped, installed
 
 
 def sums() -> Module:
@@ -51,15 +24,12 @@ def sums() -> Module:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    entries = [EntryPoint("wrapped", f"{__name__}:Wrapped", plugins.GROUP)]
-    monkeypatch.setattr(plugins, "entry_points", lambda *, group: entries)
-    plugins.plugins.cache_clear()
-    yield
-    plugins.plugins.cache_clear()
+def wrapped() -> Iterator[None]:
+    with installed():
+        yield
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("wrapped")
 def test_a_backend_of_another_kind_makes_bundles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

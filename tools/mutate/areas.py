@@ -23,6 +23,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "glowpy/backends/cpu/passes/*.py",
         "glowpy/backends/cpu/measuring/*.py",
         "glowpy/llvm/*.py",
+        "glowpy/measuring/*.py",
     ),
     "onnx": ("glowpy/importer/onnx/*.py",),
     "ops": ("glowpy/ops/*.py",),

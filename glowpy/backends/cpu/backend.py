@@ -6,13 +6,14 @@ A network that is in the cache is loaded and run by what is imported here. The c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.backends.cpu.device import CpuDevice
 from glowpy.backends.cpu.known_target import known_code_identity, note_code_identity
 from glowpy.backends.cpu.lazy_compiler import LazyCompiler
-from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions
+from glowpy.backends.cpu.options import MOST_THREADS, CpuOptions, Timed
 from glowpy.operators import operator_sets
 from glowpy.support.errors import UserError
 from glowpy.support.imported import imported
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from glowpy.backend import Operation, Program
     from glowpy.backends.cpu.compiler import Compiler
     from glowpy.backends.cpu.image import Image
-    from glowpy.backends.cpu.measuring.tuning import Tuned
     from glowpy.backends.cpu.strategy.explain import Explanation
     from glowpy.backends.cpu.target import CpuTarget
     from glowpy.graph.node import Node
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from glowpy.llvm.bundle_compiler import BundleCompiler
     from glowpy.llvm.kernels import Kernels
     from glowpy.llvm.library import KernelLibrary
+    from glowpy.measuring.meter import Meter
+    from glowpy.measuring.tuned import Tuning
     from glowpy.passes import GraphPass
 
 __all__ = ["CpuBackend"]
@@ -94,14 +96,19 @@ class CpuBackend(Backend):
         return self.compiler.for_bundles
 
     @property
-    def tuned(self) -> Sequence[Tuned]:
-        """Measurements of the products of networks that were compiled with the option `tune`."""
-        return self.compiler.tuned
+    def meter(self) -> Meter:
+        """Measures this machine, and what runs there."""
+        from glowpy.backends.cpu.measuring.meter import CpuMeter  # noqa: PLC0415 - the compiler
+
+        def twin(clock: Timed) -> CpuBackend:
+            return type(self)(replace(self.options, tune=None, timed=clock))
+
+        return CpuMeter(self, twin)
 
     @property
-    def tuned_busy(self) -> float:
-        """The share of the time of all measurements for which this process had a processor, at most 1."""
-        return self.compiler.tuned_busy
+    def tuning(self) -> Tuning | None:
+        """Measurements of the products of networks, with the option `tune`."""
+        return None if self.options.tune is None else self.compiler.tuning
 
     def unsupported(self, operation: Operation) -> str:
         """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""

@@ -21,7 +21,7 @@ from glowpy.backends.cpu.image import Image, Probes
 from glowpy.backends.cpu.measuring.jitdump import write_jitdump
 from glowpy.backends.cpu.measuring.perf_map import write_perf_map
 from glowpy.backends.cpu.measuring.trial import timed_runs
-from glowpy.backends.cpu.measuring.tuning import Tuned, Tuner
+from glowpy.backends.cpu.measuring.tuning import Tuner
 from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
@@ -114,14 +114,9 @@ class Compiler:
         return CpuBundleCompiler(self.options, self.target, self.kernels)
 
     @property
-    def tuned(self) -> Sequence[Tuned]:
-        """Measurements of the products of networks that were compiled with the option `tune`."""
-        return self.chooser.results if isinstance(self.chooser, Tuner) else ()
-
-    @property
-    def tuned_busy(self) -> float:
-        """The share of the time of all measurements for which this process had a processor, at most 1."""
-        return self.chooser.busy if isinstance(self.chooser, Tuner) else 1.0
+    def tuning(self) -> Tuner | None:
+        """Who measures the products of networks that are compiled with the option `tune`."""
+        return self.chooser if isinstance(self.chooser, Tuner) else None
 
     def unsupported(self, operation: Operation) -> str:
         """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""

@@ -122,6 +122,11 @@ class JitFunction(CompiledFunction):
         self._repetitions: dict[Wiring, Repetition | None] = {}
 
     @property
+    def code_size(self) -> int:
+        """Bytes of machine code."""
+        return self.image.code_size
+
+    @property
     def stamps(self) -> Array:
         """If the code is `timed`: when the last run began, and when the run of each instruction had ended.
 

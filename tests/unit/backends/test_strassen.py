@@ -13,7 +13,6 @@ import glowpy
 from glowpy.backend import Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuStrassenInst
-from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.backends.cpu.nodes_gen import create_cpu_strassen
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.packing import unpack_matrix
@@ -26,6 +25,7 @@ from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.graph.verifier import verify_module
+from glowpy.measuring.roofline import efforts
 from glowpy.support.errors import UserError
 from glowpy.support.text import Attr
 from tests.unit.backends.lowered_text import edited

@@ -13,7 +13,7 @@ import pytest
 
 from glowpy import CpuBackend, CpuOptions, Module, UserError
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst
-from glowpy.backends.cpu.measuring.tuning import Tuned, Tuner
+from glowpy.backends.cpu.measuring.tuning import Tuner
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.strategy.explain import explain
@@ -26,6 +26,7 @@ from glowpy.core.type import parse_type
 from glowpy.engine import compilation, compile
 from glowpy.graph.node import Constant
 from glowpy.graph.printer import print_module
+from glowpy.measuring.tuned import Tuned
 from glowpy.passes import PassContext
 from glowpy.support import cache
 from glowpy.support.cache_folder import cache_files, cache_folder
@@ -288,10 +289,13 @@ def test_real_products_are_measured_and_explained() -> None:
     stages = compilation(mixed(), backend)
     kinds = {type(inst) for inst in stages.ir.instructions}
     assert kinds & {CpuConvInst, CpuDepthwiseConvInst, CpuMatmulInst}
-    assert {one.name for one in backend.tuned} == {"conv", "deep", "product"}
-    assert all(one.taken == 1 and one.gain == pytest.approx(0.5) for one in backend.tuned)
+    assert backend.tuning is not None
+    tuned = backend.tuning.results
+    assert {one.name for one in tuned} == {"conv", "deep", "product"}
+    assert all(one.taken == 1 and one.gain == pytest.approx(0.5) for one in tuned)
     assert stages.text("strategy").count("(tuned)") == 3
     model = CpuBackend()
+    assert model.tuning is None
     assert model.compiler.chooser is BY_MODEL
     assert "(tuned)" not in compilation(mixed(), model).text("strategy")
 
@@ -310,7 +314,8 @@ def test_products_that_are_alike_have_the_same_explanation() -> None:
     f.create_save("save", x, module.create_placeholder("y", x.type))
     backend = CpuBackend(CpuOptions(tune=1000))
     text = compilation(module, backend).text("strategy")
-    assert [one.name for one in backend.tuned] == ["first"]
+    assert backend.tuning is not None
+    assert [one.name for one in backend.tuning.results] == ["first"]
     assert text.count("not by Winograd: measured to be slower, or not exact enough") == 2
 
 

@@ -11,13 +11,13 @@ from onnx import helper
 import glowpy
 from glowpy import Module, parse_type
 from glowpy.backends.cpu.insts_gen import CpuWeightedGatherInst
-from glowpy.backends.cpu.measuring.roofline import efforts
 from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode, create_cpu_weighted_gather
 from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.engine import compilation, evaluate
 from glowpy.graph.node import NodeValue
 from glowpy.graph.verifier import verify_module
 from glowpy.ir.insts_gen import GatherInst
+from glowpy.measuring.roofline import efforts
 from glowpy.passes import PassContext
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol

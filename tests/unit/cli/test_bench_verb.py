@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -18,8 +19,7 @@ from glowpy import CpuBackend, CpuOptions, load
 from glowpy.backends.cpu.compiler import counter_of
 from glowpy.backends.cpu.jit import JitFunction
 from glowpy.backends.cpu.measuring import peaks as peaks_module
-from glowpy.backends.cpu.measuring.peaks import Peaks, peaks_of
-from glowpy.backends.cpu.measuring.roofline import efforts
+from glowpy.backends.cpu.measuring.peaks import peaks_of
 from glowpy.benchmark import ncnn as ncnn_module
 from glowpy.benchmark import peers as peers_module
 from glowpy.benchmark.measured import Measured
@@ -33,7 +33,10 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
+from glowpy.measuring.peaks import Peaks
+from glowpy.measuring.roofline import efforts
 from glowpy.support.errors import UserError
+from tests.wrapped import installed
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
@@ -257,7 +260,7 @@ def test_bytes_are_what_is_read_and_written() -> None:
     assert effort.macs == 0
     peaks = Peaks(1, 1e9, ((1 << 14, 2e9), (1 << 16, 1e9)), ((1 << 14, 1e9), (1 << 16, 5e8)))
     assert effort.moving(peaks) == pytest.approx(4000 / 2e9 + 4000 / 1e9)
-    assert effort.bound(peaks, CpuBackend().target.variant) == "bytes"
+    assert effort.bound(peaks) == "bytes"
 
 
 def test_what_is_inserted_is_what_moves() -> None:
@@ -279,15 +282,17 @@ def test_peaks_between_sizes_and_of_other_kinds() -> None:
     assert peaks.bandwidth("read", 0) == 4e9
     assert peaks.bandwidth("read", 2 << 15) == pytest.approx(3e9)  # each of two threads has half
     assert peaks.bandwidth("read", 1 << 30) == peaks.memory == 2e9
-    variant = CpuBackend().target.variant
-    assert peaks.flops_of(ElemKind.F32, variant) == 1e9
-    assert peaks.flops_of(ElemKind.F64, variant) < 1e9 < peaks.flops_of(ElemKind.I8, variant)
+    assert peaks.flops_of(ElemKind.F32) == peaks.flops_of(ElemKind.I8) == 1e9
+    factors = {ElemKind.F64: 0.5, ElemKind.I8: 4.0}
+    assert replace(peaks, factors=factors).flops_of(ElemKind.F64) == 5e8
+    assert replace(peaks, factors=factors).flops_of(ElemKind.I8) == 4e9
 
 
 def test_peaks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     target = CpuBackend().target
     peaks = peaks_of(target, 1)
     assert peaks.flops > 0
+    assert peaks.flops_of(ElemKind.F64) < peaks.flops < peaks.flops_of(ElemKind.I8)
     other = Peaks(1, 1.0, peaks.read, peaks.write)
     monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: other)
     assert peaks_of(target, 1) == peaks
@@ -493,8 +498,16 @@ def test_refusals(model: Path) -> None:
     assert "--core: expected one thread" in refused(str(model), "--core", "0", "--threads", "2")
     assert "expected one thread" in refused(str(model), "--clock", "cpu", "--threads", "2")
     assert "--seconds': expected a number of at least 0" in refused(str(model), "--seconds", "nan")
-    message = "the interpreter backend makes no machine code"
+    message = "the interpreter backend measures no peaks of a machine"
     assert message in refused(str(model), "--backend", "interpreter")
+
+
+def test_any_backend_with_a_meter_is_timed(model: Path) -> None:
+    with installed():
+        result = figures(str(model), "--layers", "--backend", "wrapped", "--tune", "0")
+    assert result["tuning"] == []
+    assert sum(layer["macs"] for layer in result["layers"]) == result["macs"] > 0
+    assert result["instrumented_seconds"] > 0
 
 
 def test_page_and_trace(model: Path, tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from statistics import median
 from threading import Barrier
-from typing import Literal
 
 import numpy as np
 
@@ -29,13 +28,12 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import address_of
 from glowpy.llvm.machine import LLVM_VERSION, LoadedCode
 from glowpy.llvm.objects import compile_objects, load_objects
+from glowpy.measuring.peaks import Access, Peaks
 from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cache import Key, read, write
 from glowpy.support.progress import report
 
-__all__ = ["Access", "Peaks", "passing_on", "peaks_of"]
-
-Access = Literal["read", "write"]
+__all__ = ["passing_on", "peaks_of"]
 
 _SIZES = tuple(1 << power for power in (14, 16, 18, 20, 22, 24, 26, 27))
 """Bytes of memory that is read or written again and again: from what any first-level cache holds on."""
@@ -56,41 +54,15 @@ _SUMS, _UNROLLED = 12, 8
 """Sums that multiply-adds go to, as many as registers of any processor hold; vectors that a step reads or writes."""
 
 
-@dataclass(frozen=True)
-class Peaks:
-    """The most that some threads of a machine do in a second.
-
-    Attributes:
-        threads: How many threads did it together.
-        flops: Operations on f32, a multiply-add being two.
-        read: Bytes, for memory of each size (of one thread) that is read again and again: pairs that ascend.
-        write: The same for writing.
-    """
-
-    threads: int
-    flops: float
-    read: tuple[tuple[int, float], ...]
-    write: tuple[tuple[int, float], ...]
-
-    def bandwidth(self, access: Access, distance: float) -> float:
-        """Bytes a second of data last used `distance` bytes of other data ago: between sizes, by its logarithm."""
-        sizes, rates = zip(*(self.read if access == "read" else self.write), strict=True)
-        share = max(distance, 1.0) / self.threads
-        return float(np.interp(np.log2(share), np.log2(sizes), rates))
-
-    def flops_of(self, kind: ElemKind, variant: Variant) -> float:
-        """Returns the peak of products whose input is of another kind, in proportion by the model of the processor."""
-        machine, floats = variant.machine_for(kind), variant.machine
-        return self.flops * _per_cycle(machine) / _per_cycle(floats)
-
-    @property
-    def memory(self) -> float:
-        """Bytes a second that are read from memory, or from the largest cache if that holds the largest size."""
-        return self.read[-1][1]
-
-
 def _per_cycle(machine: Machine) -> float:
     return machine.lanes * machine.multiplies * machine.dot / machine.parts
+
+
+def _factors(variant: Variant) -> dict[ElemKind, float]:
+    """The peak of products whose input is of another kind than f32, by the models of the processor."""
+    kinds = ElemKind.F64, ElemKind.I8, ElemKind.U8
+    floats = _per_cycle(variant.machine)
+    return {kind: _per_cycle(variant.machine_for(kind)) / floats for kind in kinds}
 
 
 def peaks_of(target: CpuTarget, threads: int, *, fresh: bool = False) -> Peaks:
@@ -107,17 +79,23 @@ def peaks_of(target: CpuTarget, threads: int, *, fresh: bool = False) -> Peaks:
         *names,
         str((_SIZES, _FILL, _SECONDS, _TRIALS, _SWEEPS)),
     )
+    factors = _factors(target.variant)
     payload = None if fresh else read(key)
     if payload is None:
         start, used = time.perf_counter(), time.process_time()
         peaks = _measured(target, threads)
         busy = (time.process_time() - used) / max(time.perf_counter() - start, 1e-9)
         if threads == 1 or busy > _LEAST_BUSY * threads:
-            write(key, json.dumps(asdict(peaks)).encode())
-        return peaks
+            write(key, json.dumps(_fields(peaks)).encode())
+        return replace(peaks, factors=factors)
     fields = json.loads(payload)
     pairs = {name: tuple(map(tuple, fields[name])) for name in ("read", "write")}
-    return Peaks(fields["threads"], fields["flops"], pairs["read"], pairs["write"])
+    return Peaks(fields["threads"], fields["flops"], pairs["read"], pairs["write"], factors)
+
+
+def _fields(peaks: Peaks) -> dict[str, object]:
+    """Returns what is measured of peaks, for JSON."""
+    return {name: getattr(peaks, name) for name in ("threads", "flops", "read", "write")}
 
 
 def passing_on(target: CpuTarget, writer: int, reader: int) -> tuple[float, float]:

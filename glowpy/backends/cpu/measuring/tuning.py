@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from glowpy.backend import Operation
 from glowpy.backends.cpu.strategy.depthwise import DepthwiseDecision
@@ -32,10 +32,11 @@ from glowpy.backends.cpu.strategy.winograd import WinogradDecision
 from glowpy.graph.alone import alone
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
+from glowpy.measuring.tuned import Tuned
 from glowpy.support.cache import Key, read, write
 from glowpy.support.progress import report
 
-__all__ = ["Collector", "Prepare", "Tuned", "Tuner"]
+__all__ = ["Collector", "Prepare", "Tuner"]
 
 Way = Decision | WinogradDecision | StrassenDecision | DepthwiseDecision
 W = TypeVar("W")
@@ -50,45 +51,6 @@ _LEAST_TURNS, _MOST_TURNS = 5, 60
 _HOPELESS = 1.25
 """The multiple of the best time from which a candidate is not run again after `_LEAST_TURNS`."""
 _NOISE = 0.03
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """Measurements of a product.
-
-    Attributes:
-        name: The name of the first node that it is.
-        product: Operator, types and attributes.
-        ways: In words, first the one that the model takes.
-        seconds: The median of each; infinite for those that were not tried.
-        taken: Which one is.
-        kept: Whether it was measured before.
-    """
-
-    name: str
-    product: str
-    ways: tuple[str, ...]
-    seconds: tuple[float, ...]
-    taken: int
-    kept: bool
-
-    @property
-    def gain(self) -> float:
-        """The part of the time that the model's way takes that is saved."""
-        return 1 - self.seconds[self.taken] / self.seconds[0]
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """The product for JSON: the ways that were tried, and which is taken."""
-        tried = zip(self.ways, self.seconds, strict=True)
-        return {
-            "name": self.name,
-            "product": self.product,
-            "kept": self.kept,
-            "gain": self.gain,
-            "taken": self.taken,
-            "tried": [{"way": way, "seconds": seconds} for way, seconds in tried],
-        }
 
 
 @dataclass(frozen=True)

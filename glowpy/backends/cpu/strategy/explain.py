@@ -136,6 +136,24 @@ class Explanation:
             sizes[-1] = f"{sizes[-1] / 2:g}"
         return "x".join(map(str, sizes))
 
+    @property
+    def summary(self) -> str:
+        """All of it in one line: what was decided, and what its inner loop waits for."""
+        texts = ["tuned"] if self.tuned else []
+        texts += [self.tile] if self.tile else []
+        texts += [
+            f"{name} {value}"
+            for name, value in self.decision.items()
+            if value and name not in ("tile_pixels", "tile_vectors")
+        ]
+        texts.append(f"{self.units} units")
+        for row in self.rows:
+            if row.in_use:
+                best = self.rows[0].cycles or 1.0
+                more = f" (+{row.cycles / best - 1:.1%})" if row.cycles > best else ""
+                texts += [f"{row.cycles:,.0f} cycles{more}", f"waits for {row.limit}"]
+        return ", ".join(texts)
+
 
 def explain(
     program: Program,

@@ -6,10 +6,7 @@ or writes in memory counts once. It comes from the level of the caches that hold
 use, in this run of the network or in the one before: its `distance`. So a weight of a large network comes from memory,
 and the result of the run before from a cache.
 
-Winograd's algorithm is counted as what it is: a multiply-add at each point of its patches, also of those that reach
-over the edge of an image, which is its own waste; and the passes before and after its products, in which nothing is
-multiplied. They read the input and write points, read sums and write the result, at the rate of the cache that holds
-a slab: what has to come from further away may come while products are computed, and counts with all other bytes.
+What an instruction of a backend multiplies and moves, rules beside the instruction say.
 """
 
 from __future__ import annotations
@@ -20,25 +17,6 @@ from math import prod
 from typing import Any
 
 from glowpy.backend import Program
-from glowpy.backends.cpu.insts_gen import (
-    CpuAttentionInst,
-    CpuBlockMatmulInst,
-    CpuConvInst,
-    CpuDepthwiseConvInst,
-    CpuGruInst,
-    CpuLstmInst,
-    CpuMatmulInst,
-    CpuPlainConvInst,
-    CpuPlainMatmulInst,
-    CpuRnnInst,
-    CpuRowMatmulInst,
-    CpuStrassenInst,
-    CpuWeightedGatherInst,
-    CpuWinogradInst,
-)
-from glowpy.backends.cpu.measuring.peaks import Access, Peaks
-from glowpy.backends.cpu.strategy.winograd import count_patches
-from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.ir.inst import Instruction
@@ -50,101 +28,35 @@ from glowpy.ir.insts_gen import (
 )
 from glowpy.ir.run import Run
 from glowpy.ir.value import Value
+from glowpy.measuring.peaks import Access, Peaks
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import ceil_div, static
+from glowpy.support.symbolic import static
 
-__all__ = ["Effort", "Move", "efforts"]
+__all__ = [
+    "Effort",
+    "Move",
+    "between_products_of",
+    "direct_macs_of",
+    "efforts",
+    "macs_of",
+    "read_of_input",
+    "steps_of",
+]
 
-_macs: Rules[Callable[[Any], int]] = Rules("macs of an instruction")
+macs_of: Rules[Callable[[Any], int]] = Rules("macs of an instruction")
 """The multiply-adds of an instruction whose shapes are known. What is no product has no rule."""
 
 
-@_macs(CpuConvInst)
-def _conv(inst: CpuConvInst) -> int:
-    channels = inst.input.type.extents[-1] // inst.group
-    return prod(inst.result.type.extents) * prod(inst.kernels) * channels
-
-
-@_macs(CpuDepthwiseConvInst)
-def _depthwise(inst: CpuDepthwiseConvInst) -> int:
-    return prod(inst.result.type.extents) * prod(inst.kernels)
-
-
-@_macs(CpuWinogradInst)
-def _winograd(inst: CpuWinogradInst) -> int:
-    """Counts the multiplications of Winograd's algorithm: one at each point of a patch, for each pair of channels."""
-    depth = inst.input.type.extents[-1] // inst.group
-    return _all_points(inst) * depth * inst.result.type.extents[-1]
-
-
-def _all_points(inst: CpuWinogradInst) -> int:
-    """The points of all patches, for one channel."""
-    images, *pixels, _ = inst.result.type.extents
-    return images * count_patches(pixels, inst.patch, inst.kernels) * prod(inst.patch)
-
-
-@_macs(CpuStrassenInst)
-def _strassen(inst: CpuStrassenInst) -> int:
-    """Counts the multiplications of Strassen's algorithm: seven products of quarters."""
-    _, half_rows, half = inst.sums.type.extents
-    return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
-
-
-_direct_macs: Rules[Callable[[Any], int]] = Rules("direct macs of an instruction")
+direct_macs_of: Rules[Callable[[Any], int]] = Rules("direct macs of an instruction")
 """Rules for the multiply-adds of the direct algorithm for an instruction that has another one."""
 
-
-@_direct_macs(CpuWinogradInst)
-def _direct_winograd(inst: CpuWinogradInst) -> int:
-    depth = inst.input.type.extents[-1] // inst.group
-    return prod(inst.result.type.extents) * prod(inst.kernels) * depth
-
-
-@_direct_macs(CpuStrassenInst)
-def _direct_strassen(inst: CpuStrassenInst) -> int:
-    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
-
-
-@_macs(CpuPlainConvInst)
-def _plain_conv(inst: CpuPlainConvInst) -> int:
-    return prod(inst.result.type.extents) * prod(inst.filter.type.extents[1:])
-
-
-_MatMul = CpuMatmulInst | CpuBlockMatmulInst | CpuRowMatmulInst | CpuPlainMatmulInst
-
-
-@_macs(CpuMatmulInst, CpuBlockMatmulInst, CpuRowMatmulInst, CpuPlainMatmulInst)
-def _matmul(inst: _MatMul) -> int:
-    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
-
-
-@_macs(CpuAttentionInst)
-def _attention(inst: CpuAttentionInst) -> int:
-    """Both products, of all keys: what a causal mask hides is not computed, and counts."""
-    depth, keys = inst.key.type.extents[2:]
-    scores = prod(inst.query.type.extents[:3]) * keys
-    return scores * (depth + inst.value.type.extents[3])
-
-
-_between: Rules[Callable[[Any], int]] = Rules("multiplications between products of an instruction")
+between_products_of: Rules[Callable[[Any], int]] = Rules(
+    "multiplications between products of an instruction"
+)
 """The multiplications of f32, with or without an addition, that an instruction makes between its products."""
 
-_WEIGHT = 9
-"""Multiplications for a weight of a score: one by the scale, eight of the exponential, as in dot_attention.c."""
 
-
-@_between(CpuAttentionInst)
-def _weights(inst: CpuAttentionInst) -> int:
-    """An exponential for each score. Masks, the largest score, sums and factors of rows are left out."""
-    return prod(inst.query.type.extents[:3]) * inst.key.type.extents[3] * _WEIGHT
-
-
-@_macs(CpuLstmInst, CpuGruInst, CpuRnnInst)
-def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst) -> int:
-    return prod(inst.gates.type.extents) * inst.initial_h.type.extents[-1]
-
-
-@_macs(LinearAttentionInst)
+@macs_of(LinearAttentionInst)
 def _linear_attention(inst: LinearAttentionInst) -> int:
     """A step adds to the state, multiplies it by queries, and by the key where there are rates."""
     lines = 1 if inst.rates.type.is_empty else 2
@@ -161,21 +73,17 @@ class Move:
     distance: int
 
 
-_steps: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instruction")
+steps_of: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instruction")
 """Rules for the moves in scratch memory before and after the products of an instruction of known shapes."""
 
 
-@_steps(CpuWinogradInst)
-def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
-    """Patches are read and their points written, and what products give is read and their pixels are written."""
-    size, depth = inst.input.type.kind.size, inst.input.type.extents[-1]
-    points, channels = _all_points(inst) * size, inst.result.type.extents[-1]
-    block = inst.filter.type.extents[-1]
-    slab = prod(inst.patch) * inst.slab * (depth // inst.group + block) * size
-    pixels, results = (prod(value.type.extents) * size for value in (inst.input, inst.result))
-    passes: list[tuple[Access, int]] = [("read", pixels), ("write", points * depth)]
-    passes += [("read", points * channels), ("write", results)]
-    return tuple(Move(access, bytes, slab) for access, bytes in passes)
+read_of_input: Rules[Callable[[Any], int]] = Rules("bytes that an instruction reads of its input")
+"""The most bytes of its input that an instruction of known shapes reads, where that need not be all."""
+
+
+@read_of_input(GatherInst, DynamicSliceInst)
+def _elements(inst: GatherInst | DynamicSliceInst) -> int:
+    return inst.result.type.room
 
 
 @dataclass(frozen=True)
@@ -212,22 +120,22 @@ class Effort:
         """All that it reads and writes."""
         return sum(move.bytes for move in self.moves)
 
-    def computing(self, peaks: Peaks, variant: Variant) -> float:
+    def computing(self, peaks: Peaks) -> float:
         """The seconds that its multiply-adds take at least, and what is done between them and around them."""
-        products = self.flops / peaks.flops_of(self.kind, variant)
+        products = self.flops / peaks.flops_of(self.kind)
         return products + 2 * self.between / peaks.flops + _seconds(self.steps, peaks)
 
     def moving(self, peaks: Peaks) -> float:
         """The seconds that its bytes take at least."""
         return _seconds(self.moves, peaks)
 
-    def least(self, peaks: Peaks, variant: Variant) -> float:
+    def least(self, peaks: Peaks) -> float:
         """The seconds that it takes at least: its place on the roofline."""
-        return max(self.computing(peaks, variant), self.moving(peaks))
+        return max(self.computing(peaks), self.moving(peaks))
 
-    def bound(self, peaks: Peaks, variant: Variant) -> str:
+    def bound(self, peaks: Peaks) -> str:
         """The resource that decides this bound: `arithmetic` or `bytes`."""
-        busy = self.computing(peaks, variant) >= self.moving(peaks)
+        busy = self.computing(peaks) >= self.moving(peaks)
         return "arithmetic" if busy else "bytes"
 
 
@@ -251,12 +159,12 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
         result = []
         for index, run in zip(indices, twins, strict=True):
             head = run.head
-            macs = _counted(head, _macs)
-            direct = _counted(head, _direct_macs) or macs
-            between = _counted(head, _between)
+            macs = _counted(head, macs_of)
+            direct = _counted(head, direct_macs_of) or macs
+            between = _counted(head, between_products_of)
             kind = head.operands[:2][-1].value.type.kind
             moves = _moves(run, places, touched)
-            around = _steps.get(type(head))
+            around = steps_of.get(type(head))
             steps = () if around is None else around(head)
             result.append(Effort(index, run, macs, direct, kind, moves, steps, between))
     return result
@@ -320,11 +228,8 @@ def _operands(inst: Instruction) -> Iterator[tuple[Value, Access, int]]:
     for ref in inst.operands:
         if ref.access.reads:
             (size,) = static([ref.value.type.size])
-            if isinstance(inst, GatherInst | DynamicSliceInst) and ref.name == "input":
-                size = min(size, inst.result.type.room)
-            if isinstance(inst, CpuWeightedGatherInst) and ref.name == "input":
-                size = min(size, inst.result.type.room * inst.weights.type.extents[1])
-            yield ref.value, "read", size
+            rule = read_of_input.get(type(inst)) if ref.name == "input" else None
+            yield ref.value, "read", size if rule is None else min(size, rule(inst))
     for value in inst.writes():
         (size,) = static([value.type.size])
         yield value, "write", size

@@ -1,0 +1,135 @@
+"""Work and traffic of the CPU backend's own instructions: the rules of `glowpy.measuring.roofline`.
+
+Winograd's algorithm is counted as what it is: a multiply-add at each point of its patches, also of those that reach
+over the edge of an image, which is its own waste; and the passes before and after its products, in which nothing is
+multiplied. They read the input and write points, read sums and write the result, at the rate of the cache that holds
+a slab: what has to come from further away may come while products are computed, and counts with all other bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from glowpy.backends.cpu.insts_gen import (
+    CpuAttentionInst,
+    CpuBlockMatmulInst,
+    CpuConvInst,
+    CpuDepthwiseConvInst,
+    CpuGruInst,
+    CpuLstmInst,
+    CpuMatmulInst,
+    CpuPlainConvInst,
+    CpuPlainMatmulInst,
+    CpuRnnInst,
+    CpuRowMatmulInst,
+    CpuStrassenInst,
+    CpuWeightedGatherInst,
+    CpuWinogradInst,
+)
+from glowpy.backends.cpu.strategy.winograd import count_patches
+from glowpy.measuring.peaks import Access
+from glowpy.measuring.roofline import (
+    Move,
+    between_products_of,
+    direct_macs_of,
+    macs_of,
+    read_of_input,
+    steps_of,
+)
+from glowpy.support.symbolic import ceil_div
+
+
+@macs_of(CpuConvInst)
+def _conv(inst: CpuConvInst) -> int:
+    channels = inst.input.type.extents[-1] // inst.group
+    return prod(inst.result.type.extents) * prod(inst.kernels) * channels
+
+
+@macs_of(CpuDepthwiseConvInst)
+def _depthwise(inst: CpuDepthwiseConvInst) -> int:
+    return prod(inst.result.type.extents) * prod(inst.kernels)
+
+
+@macs_of(CpuWinogradInst)
+def _winograd(inst: CpuWinogradInst) -> int:
+    """Counts the multiplications of Winograd's algorithm: one at each point of a patch, for each pair of channels."""
+    depth = inst.input.type.extents[-1] // inst.group
+    return _all_points(inst) * depth * inst.result.type.extents[-1]
+
+
+def _all_points(inst: CpuWinogradInst) -> int:
+    """The points of all patches, for one channel."""
+    images, *pixels, _ = inst.result.type.extents
+    return images * count_patches(pixels, inst.patch, inst.kernels) * prod(inst.patch)
+
+
+@macs_of(CpuStrassenInst)
+def _strassen(inst: CpuStrassenInst) -> int:
+    """Counts the multiplications of Strassen's algorithm: seven products of quarters."""
+    _, half_rows, half = inst.sums.type.extents
+    return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
+
+
+@direct_macs_of(CpuWinogradInst)
+def _direct_winograd(inst: CpuWinogradInst) -> int:
+    depth = inst.input.type.extents[-1] // inst.group
+    return prod(inst.result.type.extents) * prod(inst.kernels) * depth
+
+
+@direct_macs_of(CpuStrassenInst)
+def _direct_strassen(inst: CpuStrassenInst) -> int:
+    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
+@macs_of(CpuPlainConvInst)
+def _plain_conv(inst: CpuPlainConvInst) -> int:
+    return prod(inst.result.type.extents) * prod(inst.filter.type.extents[1:])
+
+
+_MatMul = CpuMatmulInst | CpuBlockMatmulInst | CpuRowMatmulInst | CpuPlainMatmulInst
+
+
+@macs_of(CpuMatmulInst, CpuBlockMatmulInst, CpuRowMatmulInst, CpuPlainMatmulInst)
+def _matmul(inst: _MatMul) -> int:
+    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
+@macs_of(CpuAttentionInst)
+def _attention(inst: CpuAttentionInst) -> int:
+    """Both products, of all keys: what a causal mask hides is not computed, and counts."""
+    depth, keys = inst.key.type.extents[2:]
+    scores = prod(inst.query.type.extents[:3]) * keys
+    return scores * (depth + inst.value.type.extents[3])
+
+
+_WEIGHT = 9
+"""Multiplications for a weight of a score: one by the scale, eight of the exponential, as in dot_attention.c."""
+
+
+@between_products_of(CpuAttentionInst)
+def _weights(inst: CpuAttentionInst) -> int:
+    """An exponential for each score. Masks, the largest score, sums and factors of rows are left out."""
+    return prod(inst.query.type.extents[:3]) * inst.key.type.extents[3] * _WEIGHT
+
+
+@macs_of(CpuLstmInst, CpuGruInst, CpuRnnInst)
+def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst) -> int:
+    return prod(inst.gates.type.extents) * inst.initial_h.type.extents[-1]
+
+
+@steps_of(CpuWinogradInst)
+def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
+    """Patches are read and their points written, and what products give is read and their pixels are written."""
+    size, depth = inst.input.type.kind.size, inst.input.type.extents[-1]
+    points, channels = _all_points(inst) * size, inst.result.type.extents[-1]
+    block = inst.filter.type.extents[-1]
+    slab = prod(inst.patch) * inst.slab * (depth // inst.group + block) * size
+    pixels, results = (prod(value.type.extents) * size for value in (inst.input, inst.result))
+    passes: list[tuple[Access, int]] = [("read", pixels), ("write", points * depth)]
+    passes += [("read", points * channels), ("write", results)]
+    return tuple(Move(access, bytes, slab) for access, bytes in passes)
+
+
+@read_of_input(CpuWeightedGatherInst)
+def _weighted(inst: CpuWeightedGatherInst) -> int:
+    return inst.result.type.room * inst.weights.type.extents[1]
