@@ -24,7 +24,8 @@ def compile_or_recall(
 
     Args:
         key: Names everything that the network depends on.
-        build: Makes the function, or a module with one. It is called only if the cache has nothing.
+        build: Makes the function, or a module with one. It is called only if the cache has nothing, and before the
+            compiler is imported.
         backend: What to compile for. It says whether artifacts are kept.
         options: How to compile.
 
@@ -35,9 +36,10 @@ def compile_or_recall(
     if entry is not None and (recalled := _recalled(entry, backend)) is not None:
         report("recall", 1, 1)
         return recalled
+    built = build()
     from glowpy.engine import compile_artifact  # noqa: PLC0415 - the compiler
 
-    artifact = compile_artifact(build(), backend, options)
+    artifact = compile_artifact(built, backend, options)
     function = backend.load(artifact, options)
     if entry is not None:
         write(entry, artifact.payload())

@@ -70,7 +70,7 @@ def fresh_shapes(
 
 @final
 class _Question:
-    """What the shapes of variables follow from, and the answers in the cache.
+    """Question for the shapes that variables begin with, whose answers are in the cache.
 
     They depend on the elements of some inputs: which these are is an answer as well.
     """

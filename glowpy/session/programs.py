@@ -24,6 +24,7 @@ from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
 from glowpy.session.feeds import key_of, listed
+from glowpy.session.kept_needs import NEEDS, KeptNeed
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
 from glowpy.session.shape_plan import ShapePlan
 from glowpy.session.specialisations import Specialisations
@@ -401,14 +402,19 @@ class Programs:
         start = time.perf_counter()
 
         def build() -> Module:
+            need.ask()
             modules.append(self._model.build(**given))
             return modules[0]
 
         given: Any = {"shapes": plan.shapes, "supposed": plan.supposed, "values": copies}
         given["state"] = self._pairs
         key = self._model.key(**given)
+        need = KeptNeed(f"{self._model.file} {key}", self._backend, self._options)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
+        except NEEDS as error:
+            need.keep(error)
+            raise
         finally:
             for module in modules:
                 module.forget()

@@ -57,11 +57,21 @@ __all__ = [
 ]
 
 Kind = Literal[
-    "bitcode", "code", "digest", "model", "peaks", "program", "state", "target", "tuning", "weights"
+    "bitcode",
+    "code",
+    "digest",
+    "model",
+    "need",
+    "peaks",
+    "program",
+    "state",
+    "target",
+    "tuning",
+    "weights",
 ]
-"""Kinds of entries: kernel libraries, object files, digests of models, declarations of models, peaks of the machine,
-compiled programs, shapes that state begins with, the identity of code for this machine, measurements of products,
-packed weights."""
+"""Kinds of entries: kernel libraries, object files, digests of models, declarations of models, what compiling needs,
+peaks of the machine, compiled programs, shapes that state begins with, the identity of code for this machine,
+measurements of products, packed weights."""
 
 _Content = TypeVar("_Content")
 

@@ -124,6 +124,45 @@ def test_a_recalled_session_imports_neither_reader_nor_compiler(
             assert heavy_after(code, path, way) == []
 
 
+LEARNED = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[n, 6] x, float[m, k] z) => (float[n, 6] y, float[n, 2] w) {
+    s = Add (x, z)
+    y = Relu (s)
+    shape = Constant <value = int64[3] {-1, 3, 2}> ()
+    r = Reshape (y, shape)
+    axes = Constant <value_ints = [1]> ()
+    w = ReduceSum <keepdims = 0> (r, axes)
+}
+"""
+RUN_LEARNED = """
+import sys
+import numpy as np
+import glowpy
+from glowpy.importer import storage
+storage._SETTLED = -(10**12)
+session = glowpy.InferenceSession(sys.argv[1])
+for rows in (3, 4, 40):
+    y, w = session.run(None, {"x": np.ones((rows, 6), np.float32), "z": np.ones((rows, 6), np.float32)})
+    assert (y == 2).all() and (w == 6).all()
+assert session.assumptions["m"] == "n" or session.assumptions["n"] == "m"
+"""
+
+
+@pytest.mark.skipif(not is_loadable(), reason="code is loaded by LLVM here")
+def test_dimensions_are_learned_again_without_reader_and_compiler(
+    tmp_path: Path, cache_folder: Path
+) -> None:
+    del cache_folder
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(LEARNED), path)
+    session = glowpy.InferenceSession(path)
+    for rows in (3, 4, 40):
+        ones = np.ones((rows, 6), np.float32)
+        session.run(None, {"x": ones, "z": ones})
+    assert heavy_after(RUN_LEARNED, path) == []
+
+
 STATEFUL = """
 <ir_version: 8, opset_import: ["": 17]>
 net (float[2, n] x, float[2, past] past_0) => (float[2, n] y, float[2, total] present_0) {
