@@ -4,10 +4,9 @@ import io
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, cast
+from typing import Any, cast
 from xml.etree.ElementTree import fromstring
 
 import numpy as np
@@ -15,11 +14,8 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from glowpy import CpuBackend, CpuOptions, load
-from glowpy.backends.cpu.compiler import counter_of
-from glowpy.backends.cpu.jit import JitFunction
+from glowpy import CpuBackend, load
 from glowpy.backends.cpu.measuring import peaks as peaks_module
-from glowpy.backends.cpu.measuring.peaks import peaks_of
 from glowpy.benchmark import ncnn as ncnn_module
 from glowpy.benchmark import peers as peers_module
 from glowpy.benchmark.measured import Measured
@@ -27,14 +23,11 @@ from glowpy.benchmark.ncnn import Ncnn
 from glowpy.benchmark.plots import roofline
 from glowpy.cli import bench as bench_verb
 from glowpy.cli.main import run
-from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
-from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.measuring.peaks import Peaks
-from glowpy.measuring.roofline import efforts
 from glowpy.support.errors import UserError
 from tests.wrapped import installed
 
@@ -70,18 +63,6 @@ g (float[n, 3] x, float[3, 5] w, int64 rounds) => (float[n, 5] y) <bool true = {
     after = Identity(before)
     t = Tanh(v)
   }>
-}
-"""
-
-INSERTED = """
-module {
-  placeholder %x : f32[30x8]
-  placeholder %z : f32[2x8]
-  placeholder %y : f32[32x8]
-  function @main {
-    %all = concat(%x, %z) {axis=0} : f32[32x8]
-    save(%all, %y)
-  }
 }
 """
 
@@ -249,77 +230,6 @@ def test_layers_are_all_runs(model: Path) -> None:
     assert starts == sorted(starts)
     assert sum(layer["bytes"] for layer in layers) == result["bytes"]
     assert result["instrumented_seconds"] > 0
-
-
-def test_bytes_are_what_is_read_and_written() -> None:
-    module = parse_module(ELEMENTWISE, "text")
-    program = compilation(module, CpuBackend()).program
-    (effort,) = efforts(program, {})
-    assert len(effort.run.members) == 2
-    assert [(move.access, move.bytes) for move in effort.moves] == [("read", 4000), ("write", 4000)]
-    assert effort.macs == 0
-    peaks = Peaks(1, 1e9, ((1 << 14, 2e9), (1 << 16, 1e9)), ((1 << 14, 1e9), (1 << 16, 5e8)))
-    assert effort.moving(peaks) == pytest.approx(4000 / 2e9 + 4000 / 1e9)
-    assert effort.bound(peaks) == "bytes"
-
-
-def test_what_is_inserted_is_what_moves() -> None:
-    module = parse_module(INSERTED, "text")
-    program = compilation(module, CpuBackend()).program
-    inserted = [e for e in efforts(program, {}) if e.run.head.SCHEMA.mnemonic == "insert_tensor"]
-    assert sorted(effort.bytes for effort in inserted) == [2 * 4 * 8 * 2, 2 * 4 * 8 * 30]
-
-
-def test_what_was_touched_last_is_near() -> None:
-    module = parse_module(ELEMENTWISE, "text")
-    (effort,) = efforts(compilation(module, CpuBackend()).program, {})
-    # The result is written after the input was read: when both are used again, each is as far as the other is large.
-    assert [move.distance for move in effort.moves] == [4000, 0]
-
-
-def test_peaks_between_sizes_and_of_other_kinds() -> None:
-    peaks = Peaks(2, 1e9, ((1 << 14, 4e9), (1 << 16, 2e9)), ((1 << 14, 1e9), (1 << 16, 1e9)))
-    assert peaks.bandwidth("read", 0) == 4e9
-    assert peaks.bandwidth("read", 2 << 15) == pytest.approx(3e9)  # each of two threads has half
-    assert peaks.bandwidth("read", 1 << 30) == peaks.memory == 2e9
-    assert peaks.flops_of(ElemKind.F32) == peaks.flops_of(ElemKind.I8) == 1e9
-    factors = {ElemKind.F64: 0.5, ElemKind.I8: 4.0}
-    assert replace(peaks, factors=factors).flops_of(ElemKind.F64) == 5e8
-    assert replace(peaks, factors=factors).flops_of(ElemKind.I8) == 4e9
-
-
-def test_peaks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = CpuBackend().target
-    peaks = peaks_of(target, 1)
-    assert peaks.flops > 0
-    assert peaks.flops_of(ElemKind.F64) < peaks.flops < peaks.flops_of(ElemKind.I8)
-    other = Peaks(1, 1.0, peaks.read, peaks.write)
-    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: other)
-    assert peaks_of(target, 1) == peaks
-    assert peaks_of(target, 1, fresh=True) == other
-    assert peaks_of(target, 1) == other
-
-
-def test_peaks_of_threads_that_wait_for_others_are_not_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    target, now, used = CpuBackend().target, iter(range(100)), iter([0, 1, 0, 2])
-    slow, fast = (Peaks(2, flops, ((1 << 14, 1.0),), ((1 << 14, 1.0),)) for flops in (1.0, 2.0))
-    measured = iter([slow, fast])
-    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: next(measured))
-    monkeypatch.setattr("time.perf_counter", lambda: next(now))
-    monkeypatch.setattr("time.process_time", lambda: next(used))
-    assert peaks_of(target, 2, fresh=True) == slow
-    assert peaks_of(target, 2, fresh=True) == fast
-    assert peaks_of(target, 2) == fast
-
-
-def test_loops_for_old_processors_have_no_fused_instructions() -> None:
-    text = peaks_module._text(
-        CpuBackend(CpuOptions(cpu="x86-64", target="x86_64-linux-gnu")).target
-    )
-    assert "llvm.fma" not in text
-    assert "fmul <4 x float>" in text
 
 
 def test_other_runtimes(model: Path) -> None:
@@ -573,25 +483,6 @@ def test_slopes_end_at_the_highest_roof() -> None:
 
 def test_files_are_named(model: Path) -> None:
     assert "expected files for --html and --trace" in refused(str(model), "--html", "-")
-
-
-@pytest.mark.parametrize("clock", ["wall", "cpu"])
-def test_stamps_ascend_and_are_of_runs(clock: Literal["wall", "cpu"]) -> None:
-    program = compilation(parse_module(ELEMENTWISE, "text"), CpuBackend()).program
-    timed = CpuBackend(CpuOptions(timed=clock)).function(program)
-    assert isinstance(timed, JitFunction)
-    outputs = timed({"x": np.ones(1000, np.float32)})
-    assert np.allclose(outputs["y"], np.tanh(np.tanh(1.0)))
-    assert len(timed.stamps) == 1 + len(program.ir.instructions)
-    (run_of_both,) = efforts(program, {})
-    assert list(np.flatnonzero(timed.stamps)) == [0, run_of_both.index + 1]
-    assert timed.stamps[0] < timed.stamps[run_of_both.index + 1]
-
-
-def test_processors_without_a_counter_for_programs() -> None:
-    target = CpuBackend(CpuOptions(target="riscv64-linux-gnu")).target
-    with pytest.raises(UserError, match="cannot time instructions on 'riscv64'"):
-        counter_of(target, "wall")
 
 
 def test_open_dimensions_and_branches(tmp_path: Path) -> None:
