@@ -231,10 +231,10 @@ Op(
 )
 Op(
     "CpuWinograd",
-    "A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; "
+    "A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width, and the largest of each `pool` pixels of it, which do not overlap. filter is [blocks, points, I / group, NR], group by group; "
     "tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.",
     inputs=["input", "filter", "bias"],
-    attrs=[ints("kernels"), dims("pads"), integer("group"), ints("patch"), *_TILE, integer("slab"), integer("bands"), integer("blocks")],
+    attrs=[ints("kernels"), dims("pads"), integer("group"), ints("patch"), ints("pool"), *_TILE, integer("slab"), integer("bands"), integer("blocks")],
     traits=["typed", "units", "epilogue"],
     scratches=["work"],
     strided=["result"],

@@ -149,9 +149,18 @@ KERNEL void libjit_winograd_spread_f32(float *to, const float *image, const wino
   }
 }
 
+/// The larger one, or NaN if one of them is, as a pool's.
+INLINE vf larger(vf best, vf x) {
+  vi chosen = (x > best) | (x != x);
+  return (vf)(((vi)x & chosen) | ((vi)best & ~chosen));
+}
+
+/// Of each pool_h x pool_w pixels, which patches have whole, the largest. The start is added to that: rounding keeps the order.
 KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const winograd_t *w, dim_t count,
-                                        dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w) {
+                                        dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w,
+                                        dim_t pool_h, dim_t pool_w) {
   dim_t step_h = high - kernel_h + 1, step_w = wide - kernel_w + 1, block = vectors * LANES;
+  dim_t results = step_w / pool_w;
   for (dim_t patch = 0; patch < count; patch++) {
     for (dim_t channel = 0; channel < block; channel += LANES) {
       const float *from = sums + patch * block + channel;
@@ -162,11 +171,18 @@ KERNEL void libjit_winograd_collect_f32(float *to, const float *start, const flo
         collect_line(pixels, column, high, step_h);
         UNROLL for (dim_t y = 0; y < step_h; y++) lines[y][x] = pixels[y];
       }
-      ROLLED for (dim_t y = 0; y < step_h; y++) {
-        vf pixels[MAX_PATCH];
-        float *line = to + ((y * count + patch) * step_w) * block + channel;
-        collect_line(pixels, lines[y], wide, step_w);
-        UNROLL for (dim_t x = 0; x < step_w; x++) *(vf *)(line + x * block) = pixels[x] + first;
+      ROLLED for (dim_t y = 0; y < step_h / pool_h; y++) {
+        vf best[MAX_PATCH];
+        float *line = to + ((y * count + patch) * results) * block + channel;
+        UNROLL for (dim_t row = 0; row < pool_h; row++) {
+          vf pixels[MAX_PATCH];
+          collect_line(pixels, lines[y * pool_h + row], wide, step_w);
+          UNROLL for (dim_t x = 0; x < step_w; x++) {
+            dim_t place = x / pool_w;
+            best[place] = row + x % pool_w ? larger(best[place], pixels[x]) : pixels[x];
+            if (row + 1 == pool_h && (x + 1) % pool_w == 0) *(vf *)(line + place * block) = best[place] + first;
+          }
+        }
       }
     }
   }
@@ -206,18 +222,19 @@ INLINE bool fetch_piece(reach_t *reach, const pieces_t *p, dim_t index) {
   return true;
 }
 
-/// A convolution with neither strides nor dilation. `result` is where the epilogue stores floats, if it is known: only to be
-/// fetched. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a group together. Each group is as an image
-/// of its own, whose channels lie among those of others.
+/// A convolution with neither strides nor dilation, and the largest of each `pool` pixels of it. `result` is where the epilogue
+/// stores floats, if it is known: only to be fetched. The filter is [blocks][patch_h * patch_w][C / group][NR], the blocks of a
+/// group together. Each group is as an image of its own, whose channels lie among those of others.
 KERNEL void libjit_cpu_winograd_f32(float *result, const float *input, const float *filter, const float *bias, float *work,
                                     const ints_t *result_shape, const ints_t *input_shape, const ints_t *filter_shape,
                                     const ints_t *bias_shape, const ints_t *work_shape, const ints_t *result_strides,
                                     const ints_t *input_strides, const ints_t *kernels, const ints_t *pads, dim_t group,
-                                    const ints_t *patch, dim_t tile_pixels, dim_t tile_vectors, dim_t slab, dim_t bands,
-                                    dim_t blocks, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
+                                    const ints_t *patch, const ints_t *pool, dim_t tile_pixels, dim_t tile_vectors,
+                                    dim_t slab, dim_t bands, dim_t blocks, dim_t first_unit, dim_t last_unit, const tiles_t *tiles,
                                     epilogue_t epilogue, const void *env) {
   const winograd_tiles_t *functions = (const winograd_tiles_t *)tiles;
-  dim_t step_h = patch->at[0] - kernels->at[0] + 1, step_w = patch->at[1] - kernels->at[1] + 1;
+  dim_t step_h = (patch->at[0] - kernels->at[0] + 1) / pool->at[0]; // results of a patch
+  dim_t step_w = (patch->at[1] - kernels->at[1] + 1) / pool->at[1];
   dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3] / group;
   dim_t depth = input_shape->at[3] / group, points = patch->at[0] * patch->at[1], block = tile_vectors * LANES;
   dim_t patch_cols = ceil_div(width, step_w), patches = ceil_div(height, step_h) * patch_cols;

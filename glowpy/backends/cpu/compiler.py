@@ -32,6 +32,7 @@ from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
+from glowpy.backends.cpu.passes.pool_patches import PoolPatchesPass
 from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
@@ -179,6 +180,7 @@ class Compiler:
             *([SplitSumsPass()] if self.options.exact else []),
             *tuning,
             packing,
+            PoolPatchesPass(),
             PackRecurrencePass(variant, small=small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())

@@ -637,7 +637,7 @@ class CpuWeightedGatherInst(Instruction):
 
 @final
 class CpuWinogradInst(Instruction):
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width, and the largest of each `pool` pixels of it, which do not overlap. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -658,6 +658,7 @@ class CpuWinogradInst(Instruction):
             AttrSpec("pads", "dims"),
             AttrSpec("group", "int"),
             AttrSpec("patch", "ints"),
+            AttrSpec("pool", "ints"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
             AttrSpec("slab", "int"),
@@ -676,6 +677,7 @@ class CpuWinogradInst(Instruction):
     pads = AttrField[tuple[Dim, ...]]()
     group = AttrField[int]()
     patch = AttrField[tuple[int, ...]]()
+    pool = AttrField[tuple[int, ...]]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
     slab = AttrField[int]()

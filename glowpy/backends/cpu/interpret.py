@@ -40,6 +40,7 @@ from glowpy.backends.cpu.packing import (
 )
 from glowpy.backends.cpu.recurrent import plain_attrs
 from glowpy.backends.cpu.strassen import left_sums
+from glowpy.backends.cpu.strategy.winograd import convolved_shape
 from glowpy.backends.cpu.winograd import unpack_winograd_filter
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Array, Tensor
@@ -92,13 +93,18 @@ def _cpu_winograd(
     pads: Sequence[int],
     group: int,
     patch: Sequence[int],
+    pool: Sequence[int],
     **decision: int,
 ) -> None:
-    """The plain convolution: points are how the kernel goes about it."""
+    """The plain convolution, and the pool: points are how the kernel goes about it."""
     del work, decision
-    plain = unpack_winograd_filter(filter.array, result.type.extents[-1], patch, kernels, group)
+    images, *pixels, channels = shape = result.type.extents
+    plain = unpack_winograd_filter(filter.array, channels, patch, kernels, group)
     plane = {"strides": (1, 1), "dilation": (1, 1), "group": group}
-    _convolve(result, input, plain, bias, 0, {"kernels": kernels, "pads": pads, **plane})
+    convolved = Tensor.of(np.empty(convolved_shape(shape, pool), result.array.dtype))
+    _convolve(convolved, input, plain, bias, 0, {"kernels": kernels, "pads": pads, **plane})
+    windows = convolved.array.reshape(images, pixels[0], pool[0], pixels[1], pool[1], channels)
+    result.array[...] = windows.max(axis=(2, 4))
 
 
 def _convolve(

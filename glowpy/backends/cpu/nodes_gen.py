@@ -582,7 +582,7 @@ class CpuWeightedGatherNode(Node):
 
 @final
 class CpuWinogradNode(Node):
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width, and the largest of each `pool` pixels of it, which do not overlap. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -597,6 +597,7 @@ class CpuWinogradNode(Node):
             AttrSpec("pads", "dims"),
             AttrSpec("group", "int"),
             AttrSpec("patch", "ints"),
+            AttrSpec("pool", "ints"),
             AttrSpec("tile_pixels", "int"),
             AttrSpec("tile_vectors", "int"),
             AttrSpec("slab", "int"),
@@ -615,6 +616,7 @@ class CpuWinogradNode(Node):
     pads = AttrField[tuple[Dim, ...]]()
     group = AttrField[int]()
     patch = AttrField[tuple[int, ...]]()
+    pool = AttrField[tuple[int, ...]]()
     tile_pixels = AttrField[int]()
     tile_vectors = AttrField[int]()
     slab = AttrField[int]()
@@ -1176,6 +1178,7 @@ def create_cpu_winograd(
     pads: tuple[Dim, ...],
     group: int,
     patch: tuple[int, ...],
+    pool: tuple[int, ...],
     tile_pixels: int,
     tile_vectors: int,
     slab: int,
@@ -1183,12 +1186,13 @@ def create_cpu_winograd(
     blocks: int,
     loc: Loc | None = None,
 ) -> CpuWinogradNode:
-    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each."""
+    """A 2-D convolution by Winograd's algorithm, with patches of `patch` pixels in height and width, and the largest of each `pool` pixels of it, which do not overlap. filter is [blocks, points, I / group, NR], group by group; tiles take tile_pixels patches by tile_vectors vectors. slab patches are multiplied at once; units are so many bands of tiles, for so many blocks of channels each."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "pads": tuple(pads),
         "group": group,
         "patch": tuple(patch),
+        "pool": tuple(pool),
         "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,
         "slab": slab,

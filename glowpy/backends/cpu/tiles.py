@@ -69,11 +69,13 @@ def patch_function(caller: Body, function: PatchFunction, kind: ElemKind) -> str
     module = caller.module
     pointers, numbers = _PATCH_PARAMETERS[function.kind]
     network = caller.name.partition(".")[0]
-    sizes = "_".join(map(str, (*function.patch, *function.kernels)))
+    numbers_of_patch = (*function.patch, *function.kernels, *function.pool)
+    told = numbers_of_patch if max(function.pool, default=1) > 1 else numbers_of_patch[:4]
+    sizes = "_".join(map(str, told))
     parameters = [*(f"ptr %{p}" for p in pointers), *(f"{module.dim} %{n}" for n in numbers)]
     body = Body(module, f"{network}.{function.kind}_{sizes}", caller.lines, parameters)
     body.follow(caller)
-    constants = [f"{module.dim} {number}" for number in (*function.patch, *function.kernels)]
+    constants = [f"{module.dim} {number}" for number in numbers_of_patch]
     symbol = f"libjit_winograd_{function.kind}_{kind.suffix}"
     call_kernel(body, symbol, [*parameters, *constants])
     return module.function(body, inline=module.has_debug_info, work=TILED_WORK)

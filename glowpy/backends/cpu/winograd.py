@@ -18,7 +18,12 @@ import numpy as np
 
 from glowpy.backends.cpu.insts_gen import CpuWinogradInst
 from glowpy.backends.cpu.nodes_gen import CpuWinogradNode
-from glowpy.backends.cpu.strategy.winograd import PATCHES, count_patches, patch_steps
+from glowpy.backends.cpu.strategy.winograd import (
+    PATCHES,
+    convolved_shape,
+    count_patches,
+    patch_steps,
+)
 from glowpy.backends.cpu.verify import tile_problems
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
@@ -193,7 +198,7 @@ def _work(n: CpuWinogradNode) -> tuple[Type, ...]:
     all_blocks, points, depth, block = n.filter.type.extents
     lanes = block // n.tile_vectors
     spread, sums = n.slab * depth + lanes, n.slab * block + lanes
-    pixels = _COLLECTED * prod(patch_steps(n.patch, n.kernels)) * block
+    pixels = _COLLECTED * prod(patch_steps(n.patch, n.kernels, n.pool)) * block
     return (
         n.type.with_shape(
             (n.bands * ceil_div(all_blocks // n.group, n.blocks), points * (spread + sums) + pixels)
@@ -224,12 +229,19 @@ def _verify(n: _Winograd) -> Iterator[str]:
 
 def _patch(n: _Winograd) -> Iterator[str]:
     """Yields mismatches between patch, kernel, and shapes."""
-    if len(n.kernels) != 2 or len(n.patch) != 2 or len(n.pads) != 4 or n.input.type.rank != 4:
-        yield f"expected images, and a patch and kernels in height and width, got {n.input.type}"
+    if {len(n.kernels), len(n.patch), len(n.pool)} != {2} or (len(n.pads), n.input.type.rank) != (
+        4,
+        4,
+    ):
+        yield f"expected images, and a patch, kernels and a pool in height and width, got {n.input.type}"
         return
     for size, kernel in zip(n.patch, n.kernels, strict=True):
         if not (size == kernel == 1 or (size in PATCHES and 1 <= kernel < size)):
             yield f"expected a patch of 1 for a kernel of 1, or one of {PATCHES} above it, got {size} for {kernel}"
+            return
+    for step, pooled in zip(patch_steps(n.patch, n.kernels), n.pool, strict=True):
+        if pooled < 1 or step % pooled:
+            yield f"expected a pool that divides the {step} pixels that a patch gives, got {pooled}"
             return
     images, height, width, _ = n.input.type.shape
     top, left, bottom, right = n.pads
@@ -238,8 +250,8 @@ def _patch(n: _Winograd) -> Iterator[str]:
         height + top + bottom - n.kernels[0] + 1,
         width + left + right - n.kernels[1] + 1,
     )
-    if n.result.type.shape[:3] != shape:
-        yield f"expected a result of {list(shape)} and channels, got {n.result.type}"
+    if n.result.type.rank != 4 or convolved_shape(n.result.type.shape, n.pool)[:3] != shape:
+        yield f"expected a result of {list(shape)} and channels before the pool of {list(n.pool)}, got {n.result.type}"
         return
     patches = count_patches(shape[1:], n.patch, n.kernels)
     if isinstance(patches, int) and n.slab < patches and n.slab % n.tile_pixels:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import glowpy
-from glowpy.backend import Operation
+from glowpy.backend import CompileOptions, Operation
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuConvInst, CpuWinogradInst
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.passes import pack_products
+from glowpy.backends.cpu.passes.pool_patches import PoolPatchesPass
 from glowpy.backends.cpu.strategy import winograd as winograd_strategy
 from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named
@@ -150,6 +151,86 @@ def test_a_network_computes_the_same_on_any_number_of_threads(
     assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
 
 
+def pooled(
+    x: str,
+    kernels: tuple[int, int],
+    pads: tuple[int, ...],
+    window: tuple[int, int],
+    strides: tuple[int, int] | None = None,
+    group: int = 1,
+) -> Module:
+    """The pool of a convolution of 48 channels, of which none is below zero or, in the second, above one."""
+    module = Module()
+    f = module.create_function("main")
+    type = parse_type(x, {"n": symbol("n", 1, 4, 2)})
+    depth = type.extents[-1] // group if type.is_static else 32
+    weights = module.create_constant("k", floats(48, *kernels, depth) / depth)
+    bias, image = module.create_constant("b", floats(48)), module.create_placeholder("x", type)
+    conv = f.create_convolution("conv", image, weights, bias, kernels, (1, 1), pads, (1, 1), group)
+    most = module.create_constant("most", np.linspace(0.1, 0.5, 48, dtype=np.float32))
+    bounded = f.create_min("bounded", f.create_relu("relu", conv), most)
+    pool = f.create_max_pool(
+        "pool", bounded, window, strides or window, (0,) * 4, (1, 1), ceil=False
+    )
+    f.create_save("save", pool, module.create_placeholder("y", pool.result.type))
+    return module
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pooled("f32[1x56x56x64]", (3, 3), (1, 1, 1, 1), (2, 2)),
+        pooled("f32[3x22x18x33]", (3, 3), (1, 1, 1, 1), (2, 2)),
+        pooled("f32[2x12x12x512]", (3, 3), (1, 1, 1, 1), (2, 1)),
+        pooled("f32[1x14x60x32]", (1, 7), (0, 3, 0, 3), (1, 2)),
+        pooled("f32[2x24x28x96]", (3, 3), (1, 1, 1, 1), (2, 2), group=3),
+        pooled("f32[n x 16 x 16 x 32]", (5, 5), (2, 2, 2, 2), (2, 2)),
+    ],
+    ids=["whole", "edges", "columns", "rows", "groups", "open batch"],
+)
+def test_a_pool_is_taken_where_patches_are_collected(module: Module) -> None:
+    assert "max_pool" not in mnemonics(module)
+    extents = [
+        extent if isinstance(extent, int) else 3 for extent in module.placeholders[0].type.shape
+    ]
+    x = floats(*extents)
+    x[0, 3, 4, 5] = np.nan
+    expected = glowpy.compile(module, "interpreter")({"x": x})["y"]
+    results = [
+        glowpy.compile(module, CpuBackend(CpuOptions(threads=threads)))({"x": x})["y"]
+        for threads in (1, 2, 3)
+    ]
+    spoilt = np.isnan(results[0])
+    assert spoilt[np.isnan(expected)].all()
+    assert 0 < spoilt.mean() < 0.5
+    # The convolution has numbers of up to 3 before they are bounded.
+    np.testing.assert_allclose(results[0][~spoilt], expected[~spoilt], rtol=0, atol=3e-5)
+    assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+
+
+def test_a_pool_and_the_convolution_without_it_are_the_same_to_the_bit() -> None:
+    module = pooled("f32[2x20x24x64]", (3, 3), (1, 1, 1, 1), (2, 2))
+    together, apart = (
+        glowpy.compile(module, "cpu", CompileOptions(disabled=disabled))
+        for disabled in ((), (PoolPatchesPass.name,))
+    )
+    x = {"x": floats(2, 20, 24, 64)}
+    assert together(x)["y"].tobytes() == apart(x)["y"].tobytes()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pooled("f32[1x21x20x64]", (3, 3), (1, 1, 1, 1), (2, 2)),
+        pooled("f32[1x20x20x64]", (3, 3), (1, 1, 1, 1), (3, 3), (2, 2)),
+        pooled("f32[1x20x20x64]", (3, 3), (1, 1, 1, 1), (5, 5)),
+    ],
+    ids=["rows are left", "windows overlap", "windows lie in several patches"],
+)
+def test_other_pools_come_after_it(module: Module) -> None:
+    assert {"cpu_winograd", "max_pool"} <= set(mnemonics(module))
+
+
 def test_exact_code_has_all_multiplications() -> None:
     module = network("f32[1x14x14x64]", 48, (3, 3), (1, 1, 1, 1))
     assert "cpu_winograd" not in mnemonics(module, CpuBackend(CpuOptions(exact=True)))
@@ -276,8 +357,16 @@ def test_what_was_decided_is_explained() -> None:
     ("right", "wrong", "message"),
     [
         (r"patch=\[\d,\d\]", "patch=[7,6]", "a patch of 1 for a kernel of 1, or one of"),
-        (r"patch=\[\d,\d\]", "patch=[6]", "a patch and kernels in height and width"),
+        (r"patch=\[\d,\d\]", "patch=[6]", "a patch, kernels and a pool in height and width"),
         (r"kernels=\[3,3\]", "kernels=[3,2]", "expected a result of"),
+        (r"pool=\[1,1\]", "pool=[2,1]", r"expected a result of .* before the pool of \[2, 1\]"),
+        (
+            r"pool=\[1,1\]",
+            "pool=[5,1]",
+            "expected a pool that divides the . pixels that a patch gives",
+        ),
+        (r"pool=\[1,1\]", "pool=[0,1]", "got 0"),
+        (r"pool=\[1,1\]", "pool=[1]", "a patch, kernels and a pool"),
         (r"tile_pixels=\d+", "tile_pixels=0", "expected tile_pixels from 1 to"),
         (r"(\bslab=)\d+([^}]*tile_pixels=)\d+", r"\g<1>6\g<2>4", "a slab that is a multiple of 4"),
         (r"tile_vectors=\d+", "tile_vectors=9", "expected tile_vectors from 1 to 8, got 9"),

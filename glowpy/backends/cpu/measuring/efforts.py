@@ -60,7 +60,7 @@ def _winograd(inst: CpuWinogradInst) -> int:
 def _all_points(inst: CpuWinogradInst) -> int:
     """The points of all patches, for one channel."""
     images, *pixels, _ = inst.result.type.extents
-    return images * count_patches(pixels, inst.patch, inst.kernels) * prod(inst.patch)
+    return images * count_patches(pixels, inst.patch, inst.kernels, inst.pool) * prod(inst.patch)
 
 
 @macs_of(CpuStrassenInst)
@@ -73,7 +73,7 @@ def _strassen(inst: CpuStrassenInst) -> int:
 @direct_macs_of(CpuWinogradInst)
 def _direct_winograd(inst: CpuWinogradInst) -> int:
     depth = inst.input.type.extents[-1] // inst.group
-    return prod(inst.result.type.extents) * prod(inst.kernels) * depth
+    return prod(inst.result.type.extents) * prod(inst.pool) * prod(inst.kernels) * depth
 
 
 @direct_macs_of(CpuStrassenInst)

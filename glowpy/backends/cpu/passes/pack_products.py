@@ -404,7 +404,7 @@ def _winograd(
     )  # fmt: skip
     return create_cpu_winograd(
         f, n.name, n.type, n.input, packed, n.bias,
-        kernels=n.kernels, pads=n.pads, group=n.group, patch=patch,
+        kernels=n.kernels, pads=n.pads, group=n.group, patch=patch, pool=(1, 1),
         tile_pixels=chosen.pixels, tile_vectors=chosen.vectors,
         slab=chosen.slab, bands=chosen.bands, blocks=chosen.blocks,
     )  # fmt: skip

@@ -37,7 +37,11 @@ from glowpy.backends.cpu.strategy.product import (
     step_limits,
 )
 from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
-from glowpy.backends.cpu.strategy.winograd import choose_winograd, winograd_decisions
+from glowpy.backends.cpu.strategy.winograd import (
+    choose_winograd,
+    convolved_shape,
+    winograd_decisions,
+)
 from glowpy.backends.cpu.strategy.work import work_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
@@ -223,7 +227,8 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
 
 @_explanation_of(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
-    shape, input = inst.result.type.likely, inst.input.type.likely
+    shape = convolved_shape(inst.result.type.likely, inst.pool)
+    input = inst.input.type.likely
     depth = input[3] // inst.group
     decisions = winograd_decisions(shape, depth, inst.kernels, inst.group, machine)
     ones, pads = (1, 1), tuple(map(likely_extent, inst.pads))

@@ -23,6 +23,7 @@ __all__ = [
     "PATCHES",
     "WinogradDecision",
     "choose_winograd",
+    "convolved_shape",
     "count_patches",
     "patch_steps",
     "winograd_decisions",
@@ -31,6 +32,8 @@ __all__ = [
 
 PATCHES = (4, 6, 8)
 """Pixels of a patch along an axis with a kernel of more than one: those that libjit/src/winograd.c knows."""
+
+_NO_POOL = (1, 1)
 
 _CYCLES_PER_POINT = 3.0
 """Cycles to spread or collect a vector of channels at one point, measured on processors with vectors of 64 bytes."""
@@ -76,20 +79,44 @@ class WinogradDecision:
     cycles: float
 
 
-def patch_steps(patch: Sequence[int], kernels: Sequence[int]) -> tuple[int, int]:
-    """The pixels of the result that a patch gives, along height and width."""
-    high, wide = (size - kernel + 1 for size, kernel in zip(patch, kernels, strict=True))
+def patch_steps(
+    patch: Sequence[int], kernels: Sequence[int], pool: Sequence[int] = _NO_POOL
+) -> tuple[int, int]:
+    """The pixels of the result that a patch gives, along height and width, of which a pool takes the largest."""
+    high, wide = (
+        (size - kernel + 1) // pooled
+        for size, kernel, pooled in zip(patch, kernels, pool, strict=True)
+    )
     return high, wide
 
 
 @overload
-def count_patches(pixels: Sequence[int], patch: Sequence[int], kernels: Sequence[int]) -> int: ...
+def count_patches(
+    pixels: Sequence[int], patch: Sequence[int], kernels: Sequence[int], pool: Sequence[int] = ...
+) -> int: ...
 @overload
-def count_patches(pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence[int]) -> Dim: ...
-def count_patches(pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence[int]) -> Dim:
+def count_patches(
+    pixels: Sequence[Dim], patch: Sequence[int], kernels: Sequence[int], pool: Sequence[int] = ...
+) -> Dim: ...
+def count_patches(
+    pixels: Sequence[Dim],
+    patch: Sequence[int],
+    kernels: Sequence[int],
+    pool: Sequence[int] = _NO_POOL,
+) -> Dim:
     """How many patches give a result of so many pixels, in height and width."""
-    high, wide = map(ceil_div, pixels, patch_steps(patch, kernels))
+    high, wide = map(ceil_div, pixels, patch_steps(patch, kernels, pool))
     return high * wide
+
+
+@overload
+def convolved_shape(result: Sequence[int], pool: Sequence[int]) -> tuple[int, int, int, int]: ...
+@overload
+def convolved_shape(result: Sequence[Dim], pool: Sequence[int]) -> tuple[Dim, Dim, Dim, Dim]: ...
+def convolved_shape(result: Sequence[Dim], pool: Sequence[int]) -> tuple[Dim, Dim, Dim, Dim]:
+    """Shape N, H, W, C of a convolution, of which `result` has the largest of each `pool` pixels."""
+    images, height, width, channels = result
+    return images, height * pool[0], width * pool[1], channels
 
 
 @cache

@@ -66,6 +66,7 @@ class PatchFunction:
     kind: str
     patch: tuple[int, ...]
     kernels: tuple[int, ...]
+    pool: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -281,12 +282,12 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 @_rules(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
     _, *pixels, channels = inst.result.type.shape
-    patches = count_patches(pixels, inst.patch, inst.kernels)
+    patches = count_patches(pixels, inst.patch, inst.kernels, inst.pool)
     sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
     blocks = _blocks(inst.tile_vectors, channels // inst.group, inst.filter, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     patch = inst.patch, inst.kernels
-    functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch)
+    functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch, inst.pool)
     units = inst.bands * ceil_div(inst.filter.type.shape[0] // inst.group, inst.blocks)
     block = inst.tile_vectors * lanes
     is_whole = blocks.are_whole and blocks.size == block
