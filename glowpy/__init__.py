@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from glowpy.bundling.make import bundle
     from glowpy.bundling.options import BundleOptions
     from glowpy.core.elemkind import ElemKind
-    from glowpy.core.state import State
     from glowpy.core.tensor import Tensor
     from glowpy.core.type import Type, parse_type
     from glowpy.engine import compile
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from glowpy.quantization.integer_ports import integer_ports
     from glowpy.runtime.compiled import CompiledFunction
     from glowpy.runtime.instance import Instance
+    from glowpy.runtime.state import State
     from glowpy.session.checkup import Checkup, check
     from glowpy.session.session import InferenceSession
     from glowpy.support.errors import (
@@ -101,7 +101,7 @@ _HOMES = {
     "glowpy.bundling.make": ("bundle",),
     "glowpy.session.checkup": ("Checkup", "check"),
     "glowpy.core.elemkind": ("ElemKind",),
-    "glowpy.core.state": ("State",),
+    "glowpy.runtime.state": ("State",),
     "glowpy.core.tensor": ("Tensor",),
     "glowpy.core.type": ("Type", "parse_type"),
     "glowpy.engine": ("compile",),

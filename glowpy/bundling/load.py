@@ -24,7 +24,7 @@ from glowpy.bundling.read import (
     stored_symbols,
 )
 from glowpy.core.extents import Extents, type_at
-from glowpy.core.state import State, StatePort
+from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.ir.plan import ALIGNMENT, aligned
@@ -33,6 +33,7 @@ from glowpy.runtime.host_call import HostCall
 from glowpy.runtime.host_memory import aligned_array, part_of
 from glowpy.runtime.instance import Instance
 from glowpy.runtime.ports import Port, Ports
+from glowpy.runtime.state import State
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits

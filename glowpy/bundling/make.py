@@ -270,11 +270,11 @@ def run_in(
     for port in function.state_ports:
         memory, shape = inputs[port.placeholder], type_at(port.type, extents).extents
         state[port.name] = memory[tuple(map(slice, shape))]
-        state.arrays[port.placeholder][...] = memory
+        state.buffers[port.placeholder][...] = memory
     arrays = {port.name: inputs[port.placeholder] for port in function.input_ports}
     results = function(arrays, state=state)
     outputs = {port.placeholder: results[port.name] for port in function.output_ports}
-    return {**outputs, **state.arrays}
+    return {**outputs, **state.buffers}
 
 
 def _golden_extent(symbol: Symbol, run: int, generator: np.random.Generator) -> int:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Generic
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic
 
 from glowpy.core.extents import Extents, symbols_of_types
-from glowpy.core.state import State
+from glowpy.core.state import StatePort
 from glowpy.core.type import Type
 from glowpy.runtime.memory import Buffer, Memory
 from glowpy.runtime.ports import Ports
+from glowpy.runtime.state import DeviceState, State
 from glowpy.support.errors import UserError
 from glowpy.support.process_bound import ProcessBound
 from glowpy.support.symbolic import Symbol
@@ -91,22 +92,35 @@ class Executable(ProcessBound, ABC, Generic[Buffer]):
         types = [port.type for port in self.input_ports]
         return symbols_of_types([*types, *(port.type for port in self.state_ports)])
 
-    def state(self, *others: Executable[Buffer]) -> State:
+    def state(self, *others: Executable[Any]) -> State:
         """The variables as they are before the first run, and those of `others`, with which the state may be shared.
 
         Raises UserError for a variable about which they are at odds.
         """
+        return DeviceState(self._shared_ports(others), self.memory)
+
+    def _shared_ports(self, others: Sequence[Executable[Any]]) -> Sequence[StatePort]:
+        """The ports of variables, and those of others."""
         ports = (port for network in others for port in network.state_ports)
-        return State((*self.state_ports, *ports) if others else self.state_ports)
+        return (*self.state_ports, *ports) if others else self.state_ports
 
     def state_part(self, state: State | None) -> State:
-        """The part of a state that the network names. Raises UserError where that is missing."""
+        """The part of a state that the network names. Raises UserError where that is missing, or on another device."""
         if state is None:
             raise UserError(
                 "expected the variables of the network", note="pass state=network.state()"
             )
-        if not isinstance(state, State):
-            raise UserError("expected a state of this network", note="network.state() makes one")
+        try:  # which costs less than to ask for the class
+            is_here = state.memory is self.memory
+        except AttributeError:
+            raise UserError(
+                "expected a state of this network", note="network.state() makes one"
+            ) from None
+        if not is_here:
+            raise UserError(
+                "expected a state in the memory in which the network runs",
+                note="network.state() makes one, and state[name] = array copies to it",
+            )
         return state if state.ports is self.state_ports else state.part(self.state_ports)
 
     @abstractmethod

@@ -9,14 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from glowpy.core.extents import Extents, PlainShapes, extents_of, largest_at, shape_at
-from glowpy.core.state import Known, State
+from glowpy.core.state import Known
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.runtime.arrays import check_array, input_misfit, misfit, store_outputs
 from glowpy.runtime.executable import Executable
 from glowpy.runtime.host_memory import HOST, new_array, part_of
+from glowpy.runtime.host_state import HostState
 from glowpy.runtime.instance import Instance
 from glowpy.runtime.ports import Port, Ports
+from glowpy.runtime.state import State
 from glowpy.support.errors import UserError
 from glowpy.support.limits import LIMIT_ERRORS, raise_told, within_limits
 
@@ -64,11 +66,15 @@ class HostCall(Executable[Array]):
             for port in self.input_ports
         ]
 
+    def state(self, *others: Executable[Any]) -> State:
+        """The variables, as arrays of the host; see `Executable.state`."""
+        return HostState(self._shared_ports(others))
+
     def execute_on(
         self, state: State, bindings: Mapping[str, Array], arena: Array, extents: Extents
     ) -> Extents:
         """Executes with the memory of variables beside the arrays that are bound."""
-        return self.execute({**bindings, **state.arrays}, arena, extents)
+        return self.execute({**bindings, **state.buffers}, arena, extents)
 
     @within_limits
     def instance(self, state: State | None = None, /, **extents: int) -> Instance:

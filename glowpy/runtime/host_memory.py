@@ -30,6 +30,10 @@ __all__ = [
 class HostMemory(Memory[Array]):
     """The memory of this process. Any C-contiguous array is a buffer."""
 
+    def __reduce__(self) -> str:
+        """There is one in a process, which copies of others share."""
+        return "HOST"
+
     def allocate(self, size: int) -> Array:
         """Zero bytes; see `aligned_array`."""
         return aligned_array(size)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glowpy.core.extents import Extents, largest_at, shape_at, type_at
-from glowpy.core.state import State, given_extents
+from glowpy.core.state import given_extents
 from glowpy.core.tensor import Array
 from glowpy.runtime.arrays import check_array
 from glowpy.runtime.host_memory import HOST, part_of
@@ -18,6 +18,7 @@ from glowpy.support.process_bound import ProcessBound
 if TYPE_CHECKING:
     from glowpy.runtime.host_call import HostCall
     from glowpy.runtime.ports import Port
+    from glowpy.runtime.state import State
 
 __all__ = ["Instance"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, cast, final
 import numpy as np
 
 from glowpy.core.extents import extents_of, largest_at
-from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.importer.added_outputs import raise_wrong
 from glowpy.importer.model import Model
 from glowpy.runtime.arrays import given_inputs, store_outputs
 from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.state import State
 from glowpy.session.suppositions import Shapes, Ways, supposed_outputs
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock, tell_in_child

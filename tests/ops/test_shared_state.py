@@ -11,10 +11,12 @@ import pytest
 
 import glowpy
 from glowpy import State, UserError
+from glowpy.backend import Backend
 from glowpy.core.tensor import Array
 from glowpy.engine import BACKENDS
 from glowpy.graph.parser import parse_module
 from glowpy.runtime.host_call import HostCall
+from tests.unit.runtime.test_copying import DistantBackend
 
 TEXT = """
 module {
@@ -88,12 +90,12 @@ def check_sharing(networks: Mapping[str, HostCall], state: State) -> None:
             np.testing.assert_array_equal(state[name], getattr(expected, name))
 
 
-def compiled(backend: str) -> dict[str, glowpy.CompiledFunction]:
+def compiled(backend: str | Backend) -> dict[str, glowpy.CompiledFunction]:
     return {f.name: glowpy.compile(f, backend) for f in parse_module(TEXT).functions}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_networks_share_the_state_of_one_of_them(backend: str) -> None:
+@pytest.mark.parametrize("backend", [*BACKENDS, DistantBackend()])
+def test_networks_share_the_state_of_one_of_them(backend: str | Backend) -> None:
     networks = compiled(backend)
     check_sharing(networks, networks["train"].state())
 

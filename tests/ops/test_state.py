@@ -13,7 +13,6 @@ import pytest
 
 import glowpy
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.state import State
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation
@@ -23,6 +22,7 @@ from glowpy.graph.state import keep_state
 from glowpy.ir.insts_gen import InsertTensorInst
 from glowpy.ir.value import WeightVar
 from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.state import State
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
 
@@ -285,7 +285,7 @@ def test_an_input_may_lie_in_the_state(backend: str) -> None:
     network = glowpy.compile(_kept_early(), backend)
     for memory in ("what is kept", "its array"):
         state = network.state()
-        x = state["h"] if memory == "what is kept" else state.arrays["h"]
+        x = state["h"] if memory == "what is kept" else state.buffers["h"]
         np.testing.assert_array_equal(network({"x": x}, state=state)["y"], np.full(64, 64.0))
     instance = network.instance()
     with pytest.raises(UserError, match="'x': expected memory of its own, got some of a variable"):
@@ -449,8 +449,8 @@ def test_random_caches(seed: int) -> None:
 
 def test_a_state_knows_arrays_that_lie_in_its_memory() -> None:
     state = stateful("interpreter").state()
-    other = np.empty_like(next(iter(state.arrays.values())))
-    for memory in state.arrays.values():
+    other = np.empty_like(next(iter(state.buffers.values())))
+    for memory in state.buffers.values():
         flat = memory.reshape(-1)
         assert all(state.holds(part) for part in (memory, flat, flat[:1], flat[-1:], flat[3:7]))
         assert state.holds(np.frombuffer(flat.data, np.float32))
@@ -468,7 +468,7 @@ def test_a_copied_state_has_memory_of_its_own(
     network({"x": _x(1, 3)}, state=state)
     other, before = copied(state), state.contents()
     y = network({"x": x}, state=other)["y"]
-    assert all(other.holds(memory) for memory in other.arrays.values())
+    assert all(other.holds(memory) for memory in other.buffers.values())
     for name, array in state.contents().items():
         np.testing.assert_array_equal(array, before[name])
     np.testing.assert_array_equal(network({"x": x}, state=state)["y"], y)
@@ -482,7 +482,7 @@ def test_an_output_may_lie_in_the_memory_of_a_variable(backend: str) -> None:
     expected = [network({"x": x}, state=states[0])["y"] for _ in range(2)]
     first = network({"x": x}, state=states[1])["y"]
     np.testing.assert_array_equal(first, expected[0])
-    (memory, *_) = states[1].arrays.values()
+    (memory, *_) = states[1].buffers.values()
     out = memory.reshape(-1)[-first.size :].reshape(first.shape)
     y = network({"x": x}, {"y": out}, state=states[1])["y"]
     np.testing.assert_array_equal(y, expected[1])

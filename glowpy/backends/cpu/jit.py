@@ -18,11 +18,11 @@ from glowpy.backends.cpu.constants import Constants
 from glowpy.backends.cpu.image import Image, Probes
 from glowpy.backends.cpu.workers import Workers
 from glowpy.core.extents import Extents
-from glowpy.core.state import State
 from glowpy.core.tensor import Array, address_of
 from glowpy.llvm.code_image import Functions
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.host_memory import elements_at
+from glowpy.runtime.state import State
 from glowpy.runtime.weights import Weights
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
