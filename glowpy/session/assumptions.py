@@ -12,9 +12,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import final
+from typing import Any, final
 
 from glowpy.importer.declared import ValueInfo
+from glowpy.session.facts import BOUNDS, Facts, in_table, meaning_facts, meanings_of
 from glowpy.session.grids import Grid
 from glowpy.session.shape_plan import ShapePlan
 from glowpy.session.suppositions import Constants, Suppositions
@@ -81,6 +82,30 @@ class Assumptions:
         other._met, other._grids = dict(self._met), dict(self._grids)
         other.found = self.found.copy()
         other._equal = {name: dict(meanings) for name, meanings in self._equal.items()}
+        return other
+
+    @property
+    def facts(self) -> Facts:
+        """All that was learned."""
+        tables: dict[str, Mapping[str, Any]] = {
+            BOUNDS: self._bounds,
+            "constant": self._constants,
+            "told": self._told,
+            "met": self._met,
+            "grid": self._grids,
+        }
+        facts: Facts = {
+            (word, name): table[name] for word, table in tables.items() for name in table
+        }
+        return facts | meaning_facts("equal", self._equal) | self.found.facts
+
+    def with_facts(self, facts: Facts) -> Assumptions:
+        """The same, with these facts in place of what was learned."""
+        other = copy(self)
+        other._bounds, other._constants = in_table(facts, BOUNDS), in_table(facts, "constant")
+        other._told, other._met = in_table(facts, "told"), in_table(facts, "met")
+        other._grids, other._equal = in_table(facts, "grid"), meanings_of("equal", facts)
+        other.found = Suppositions.of(facts)
         return other
 
     def unlearned(self) -> Assumptions:

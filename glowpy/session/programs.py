@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
@@ -23,6 +24,7 @@ from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.recall import compile_or_recall
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.session.assumptions import Assumptions
+from glowpy.session.facts import Changes, changed, joined, reverted
 from glowpy.session.feeds import key_of, listed
 from glowpy.session.kept_needs import NEEDS, KeptNeed
 from glowpy.session.preparation import CompileEvent, Gate, Ranges, given_values, prepared
@@ -78,7 +80,7 @@ class _Attempt:
         shapes: The shapes of the inputs, and of what is kept.
         values: Elements that have to be known.
         known: Those as a part of keys.
-        before: What was assumed before the call; None as long as nothing else is.
+        changes: What it has changed of the assumptions.
         needed: The error that asked for elements, in place of which something is supposed.
         why: Why something has to be compiled.
     """
@@ -86,7 +88,7 @@ class _Attempt:
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     values: Mapping[str, Array]
     known: Hashable
-    before: Assumptions | None = None
+    changes: Changes = field(default_factory=dict)
     needed: ValueNeededError | None = None
     why: str = ""
 
@@ -162,8 +164,7 @@ class Programs:
 
     def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
         known = key_of(values)
-        with self._lock:
-            before = self._assumed_with(known).copy()
+        before = self._copied_assumptions(known)
 
         def compile(plan: ShapePlan, shapes: Shapes) -> None:
             work = partial(self._compiled, plan, values, known, "prepare")
@@ -175,8 +176,10 @@ class Programs:
             return plan is not None and self.specialisations.pin((plan, known))
 
         learned = prepared(ranges, before, fits, compile)
-        with self._lock:
-            self._assumptions[known] = learned
+        changes = changed(before.facts, learned.facts)
+        with self._lock:  # under which calls have perhaps learned meanwhile
+            assumed = self._assumptions.get(known, learned)
+            self._assumptions[known] = assumed.with_facts(joined(assumed.facts, changes))
 
     def latest(self, feeds: Mapping[str, Array]) -> CompiledFunction | None:
         """Returns the function that an equal call has run, if neither its inputs nor its outputs need a check."""
@@ -320,25 +323,25 @@ class Programs:
         shapes, values, known = dict(attempt.shapes), attempt.values, attempt.known
         plan = self._fitting(shapes, known)
         if plan is None:
-            attempt.before = attempt.before or self._copied_assumptions(known)
             attempt.why = self._why(shapes, known)
-            plan = self._assumed(shapes, values, attempt.why)
+            plan = self._assumed(attempt)
         compile = partial(self._compiled, plan, values, known, attempt.why)
         try:
             return self.specialisations.get((plan, known), (attempt.shapes, known), compile)
         except (UndecidedError, ValueNeededError) as error:
-            attempt.before = attempt.before or self._copied_assumptions(known)
-            if not self._answered(error.need, plan, shapes, known):
+            if not self._answered(error.need, plan, attempt):
                 raise
             if isinstance(error, ValueNeededError):
                 attempt.needed = error
             return None
 
     def _unlearn(self, attempt: _Attempt) -> None:
-        """Assumes again what was assumed before a call: nothing is learned from one that cannot be computed."""
+        """Forgets what a call has changed: nothing is learned from one that cannot be computed."""
         with self._lock:
-            if attempt.before is not None and attempt.known in self._assumptions:
-                self._assumptions[attempt.known] = attempt.before
+            if attempt.changes and attempt.known in self._assumptions:
+                assumed = self._assumptions[attempt.known]
+                facts = reverted(assumed.facts, attempt.changes)
+                self._assumptions[attempt.known] = assumed.with_facts(facts)
 
     def _raise_contradictions(self, known: Hashable, shapes: Shapes, error: UserError) -> None:
         """Raises an error that says first what a call is at odds with, if it is with what is assumed."""
@@ -346,10 +349,21 @@ class Programs:
             reasons = [Diagnostic(sentence, Loc(self._model.file)) for sentence in contradictions]
             raise UserError.of([*reasons, *error.diagnostics]) from error
 
-    def _answered(self, need: Need, plan: ShapePlan, shapes: Shapes, known: Hashable) -> bool:
+    def _answered(self, need: Need, plan: ShapePlan, attempt: _Attempt) -> bool:
         """Assumes what compiling by a plan needs, for a call; False if nothing gets it further."""
+        with self._changing(attempt) as assumed:
+            return assumed.ask(need, plan, dict(attempt.shapes))
+
+    @contextmanager
+    def _changing(self, attempt: _Attempt) -> Iterator[Assumptions]:
+        """The assumptions for a call, under the lock; notes what it changes of them."""
         with self._lock:
-            return self._assumed_with(known).ask(need, plan, shapes)
+            assumed = self._assumed_with(attempt.known)
+            before = assumed.facts
+            try:
+                yield assumed
+            finally:
+                attempt.changes = changed(before, assumed.facts, attempt.changes)
 
     def _copied_assumptions(self, known: Hashable) -> Assumptions:
         with self._lock:
@@ -369,18 +383,19 @@ class Programs:
             return self._fresh.beyond(shapes, plans)
         return f"other elements of {listed(self.values)}" if keys else "nothing is compiled yet"
 
-    def _assumed(self, shapes: Shapes, values: Mapping[str, Array], why: str) -> ShapePlan:
-        """The plan to compile by for these shapes, and elements that have to be known, if anything is to be."""
+    def _assumed(self, attempt: _Attempt) -> ShapePlan:
+        """The plan to compile by for a call, if anything is to be compiled."""
+        shapes = dict(attempt.shapes)
         try:
             self._model.key(shapes=shapes)  # raises where they contradict each other
         except UserError as error:  # its remedy is for those who give shapes in advance
             note = self._resizing(shapes)
             error.diagnostics = [replace(diagnostic, note=note) for diagnostic in error.diagnostics]
             raise
-        self._gate.admit(why)  # before anything is learned, or warned of
-        with self._lock:
-            self._elements.meet(values)
-            return self._assumed_with(key_of(values)).plan(shapes)
+        self._gate.admit(attempt.why)  # before anything is learned, or warned of
+        with self._changing(attempt) as assumed:
+            self._elements.meet(attempt.values)
+            return assumed.plan(shapes)
 
     def _resizing(self, shapes: Shapes) -> str:
         """How to open the model for shapes that it has other sizes for; empty where that would not help."""

@@ -17,6 +17,7 @@ from glowpy.core.tensor import Array
 from glowpy.importer.added_outputs import count_output
 from glowpy.runtime.arrays import given_inputs, store_outputs
 from glowpy.runtime.compiled import CompiledFunction
+from glowpy.session.facts import BOUNDS, Facts, in_table, meaning_facts, meanings_of
 from glowpy.support.callers import warn_caller
 from glowpy.support.errors import NoRoomError, UserError
 from glowpy.support.questions import Asked
@@ -178,6 +179,22 @@ class Suppositions:
         other = Suppositions()
         other.inputs, other._bounds = dict(self.inputs), dict(self._bounds)
         other._meanings = {name: dict(meanings) for name, meanings in self._meanings.items()}
+        return other
+
+    @property
+    def facts(self) -> Facts:
+        """All that is supposed."""
+        facts: Facts = {(BOUNDS, "found", name): fact for name, fact in self._bounds.items()}
+        facts |= {("inputs", name): fact for name, fact in self.inputs.items()}
+        return facts | meaning_facts("found", self._meanings)
+
+    @staticmethod
+    def of(facts: Facts) -> Suppositions:
+        """The suppositions among facts."""
+        other = Suppositions()
+        other.inputs = in_table(facts, "inputs")
+        other._bounds = in_table(facts, BOUNDS, "found")
+        other._meanings = meanings_of("found", facts)
         return other
 
     def limit(self, names: Sequence[str], inputs: Sequence[str]) -> bool:
