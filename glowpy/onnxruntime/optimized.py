@@ -88,7 +88,7 @@ def _exported(model: OnnxModel | OnnxHostedModel, locate: Locate | None) -> byte
         raise UserError("a session computes a part of it")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "optimized.onnx"
-        save(_open_module(model), path, optimize=True)
+        save(_open_module(model), path, optimize=True, qoperators=True)
         content = copied_model(path.read_bytes(), external_reader(path))
     return copied_model(content, external_reader(None), locate) if locate else content
 

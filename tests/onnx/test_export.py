@@ -26,6 +26,7 @@ from glowpy.core.type import Type, parse_type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
+from glowpy.exporter.onnx.qoperator import QOperatorPass
 from glowpy.exporter.onnx.registry import FAMILIES, to_onnx
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
@@ -504,7 +505,9 @@ def test_ranges_found_at_run_time_are_one_operator(tmp_path: Path) -> None:
     same_numbers(interpreted(glowpy.load(path), feeds), expected)
 
 
-@pytest.mark.parametrize("rewrite", [QdqPass(), ChannelsFirstPass(), EncloseMovesPass()])
+@pytest.mark.parametrize(
+    "rewrite", [QdqPass(), ChannelsFirstPass(), EncloseMovesPass(), QOperatorPass()]
+)
 def test_docstring_shows_what_a_pass_does(rewrite: RewritePass) -> None:
     before, after = examples(rewrite)
     f = graph(before).main

@@ -13,6 +13,7 @@ import onnx
 from onnx import ModelProto, helper
 
 from glowpy.backend import CompileOptions
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import context
 from glowpy.exporter.onnx.channels_first import ChannelsFirstPass
@@ -20,6 +21,7 @@ from glowpy.exporter.onnx.file import LIMIT, write_model
 from glowpy.exporter.onnx.graph import OPSETS, OnnxGraph, StoredTensor, elem_type_of, opset_imports
 from glowpy.exporter.onnx.initial import initial_values
 from glowpy.exporter.onnx.qdq import EncloseMovesPass, QdqPass
+from glowpy.exporter.onnx.qoperator import QOperatorPass
 from glowpy.exporter.onnx.registry import to_onnx
 from glowpy.graph.calls import inline
 from glowpy.graph.function import Function, Module
@@ -51,6 +53,7 @@ def save(
     path: str | Path,
     *,
     optimize: bool = False,
+    qoperators: bool = False,
     external_above: int = LIMIT,
 ) -> None:
     """Writes a network as an ONNX file: of opset 21, or 22 if operators on bf16 need that.
@@ -65,6 +68,8 @@ def save(
         model: The function, or a module with one: as loaded or built, optimized, or quantized. It is not changed.
         path: The file. It is written whole or not at all.
         optimize: Write what the optimizer makes of the function.
+        qoperators: Write QLinearConv and QLinearMatMul, which compute on integers, for products of which all operands
+            and the result are quantized.
         external_above: A file of more bytes has its large tensors in a second one, `<path>.data`; none can have more
             than 2 GiB.
 
@@ -79,12 +84,14 @@ def save(
     variables = work.variables
     release_state(work)
     ctx = context(CompileOptions())
+    biases = {c.tensor.key for c in work.module.constants if c.type.kind is ElemKind.I32}
+    operators = QOperatorPass(frozenset(biases)) if qoperators else None
     if optimize:
         run_on_all(Pipeline("optimize", GRAPH_DEFAULT, fixpoint=True), work, ctx)
     for g in (*work.called, work):
         inline(g)
     for g in (*work.called, work):
-        prepare(g, ctx)
+        prepare(g, ctx, operators)
     graph = written(work)
     ports = (port.original for port in (*work.parameters, *work.outputs))
     taken = {*graph.tensors, *ports, *(name for name, _ in graph.values())}
@@ -100,12 +107,14 @@ def save(
     write_model(path, proto, large, limit=min(external_above, LIMIT))
 
 
-def prepare(f: Function, ctx: PassContext) -> None:
-    """Rewrites a function so that each node has a form of its own in ONNX."""
+def prepare(f: Function, ctx: PassContext, operators: QOperatorPass | None = None) -> None:
+    """Rewrites a function so that each node has a form of its own in ONNX, some as `operators` on integers."""
     QdqPass().run(f, ctx)
     layout = ChannelsFirstPass(), FoldReshapePass(), FoldTransposePass(), SinkTransposePass()
     Rewrites(layout).run(f, ctx)
     EncloseMovesPass().run(f, ctx)
+    if operators is not None:
+        operators.run(f, ctx)
     f.erase_dead()
 
 
