@@ -22,7 +22,7 @@ from onnx import helper
 from onnx.backend import base
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.importer.onnx.host.model import open_model
+from glowpy.importer.onnx.host.model import open_onnx
 from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 
@@ -79,7 +79,7 @@ class GlowpyBackend(base.Backend):
         if not cls.supports_device(device):
             return False
         try:
-            open_model(model)
+            open_onnx(model)
         except UserError:
             return False
         return True

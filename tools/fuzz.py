@@ -30,7 +30,7 @@ from onnx.backend.test.loader import load_model_tests
 with atheris.instrument_imports(include=["glowpy"]):
     import glowpy
     import glowpy.graph.parser
-    import glowpy.importer.onnx.model
+    import glowpy.importer.formats
     import glowpy.ir.parser
     import glowpy.ops
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import NodeProto, defs
+from onnx import NodeProto, TensorProto, ValueInfoProto, defs
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
@@ -25,14 +25,15 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of, unsupported
 from glowpy.graph.function import Module
+from glowpy.importer import (
+    HOSTED_OPERATORS,
+    imported_operators,
+    read_model,
+    unsupported_reason,
+)
 from glowpy.importer.declared import type_name
 from glowpy.importer.elements import elem_type_of, kind_of
 from glowpy.importer.needs import ValueNeededError
-from glowpy.importer.onnx.check import unsupported_reason
-from glowpy.importer.onnx.host.operators import HOSTED_OPERATORS
-from glowpy.importer.onnx.host.types import is_numeric
-from glowpy.importer.onnx.model import read_model
-from glowpy.importer.onnx.registry import handler_of, registered
 from glowpy.support.errors import GlowError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,6 +117,12 @@ def _read_at(name: str, newest: int) -> list[int]:
     return [o for o in range(1, newest + 1) if not unsupported_reason(NodeProto(op_type=name), o)]
 
 
+def _is_numeric(info: ValueInfoProto) -> bool:
+    """Whether a value is a tensor of numbers."""
+    tensor = info.type.tensor_type
+    return info.type.HasField("tensor_type") and tensor.elem_type != TensorProto.STRING
+
+
 def templates() -> dict[str, TestCase]:
     """For each operator the first of onnx's cases that passes and is of this operator alone."""
     listed = [line.split("\t") for line in _NOT_PASSED.read_text("utf-8").splitlines()]
@@ -127,7 +134,7 @@ def templates() -> dict[str, TestCase]:
     for case in sorted(cases, key=lambda case: case.name):
         if case.name not in failing and case.model is not None and len(case.model.graph.node) == 1:
             node, graph = case.model.graph.node[0], case.model.graph
-            if not node.domain and all(is_numeric(i.type) for i in (*graph.input, *graph.output)):
+            if not node.domain and all(map(_is_numeric, (*graph.input, *graph.output))):
                 first.setdefault(node.op_type, case)
     return first
 
@@ -212,7 +219,7 @@ def rows() -> Iterator[Row]:
             is_read, runs = _fits(cases[name], model, backend)
             kinds += [kind] * is_read
             cpu += [kind] * runs
-        is_defined = handler_of("", name, opsets[-1]) is None
+        is_defined = min(imported_operators().get(("", name), [newest + 1])) > opsets[-1]
         if is_defined and not kinds:
             continue  # simpler operators that cannot be read themselves
         yield Row(name, opset_ranges(opsets, newest), is_defined, tuple(kinds), tuple(cpu))
@@ -225,7 +232,7 @@ def render() -> str:
     page = _HEADER.format(version=version, opset=opset, short=groups)
     page += "\n".join(row.line() for row in rows()) + "\n"
     names_by_domain: dict[str, list[str]] = {}
-    for domain, name in registered():
+    for domain, name in imported_operators():
         names_by_domain.setdefault(domain, []).append(name)
     schemas = {schema.name for schema in defs.get_all_schemas() if not schema.domain}
     names_by_domain[""] = [name for name in names_by_domain[""] if name not in schemas]

@@ -19,7 +19,7 @@ import onnx
 import onnx.backend.test
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.random_weights import with_random_weights
+from glowpy.onnx_package.random_weights import with_random_weights
 
 __all__ = ["NAMES", "example_input", "initialised", "main", "packaged"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.upgrade import write_upgraded
+from glowpy.onnx_package.upgrade import write_upgraded
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 

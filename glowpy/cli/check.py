@@ -12,7 +12,7 @@ from glowpy.cli.completion import complete_file
 from glowpy.cli.gathered import gathered
 from glowpy.cli.model import (
     constants_option,
-    expect_onnx,
+    expect_own_constants,
     function_option,
     is_text,
 )
@@ -20,10 +20,9 @@ from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.values import parse_values, value_option
 from glowpy.cli.verb import Verb
-from glowpy.importer import reader_of
-from glowpy.importer.onnx.survey import read_with_problems
+from glowpy.importer import survey_model
 from glowpy.importer.shape_text import parse_shapes
-from glowpy.session.checkup import Checkup, check_function, check_read
+from glowpy.session.checkup import Checkup, check_function, check_survey
 from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.errors import Diagnostic, UserError
 
@@ -73,13 +72,14 @@ def check(options: CheckOptions) -> None:
     )
     try:
         with progress(f"checking {model}"):
-            if is_text(model) or reader_of(model) is not None:
+            survey = None if is_text(model) else survey_model(model)
+            if survey is None:
                 result = check_function(options.function(options.module(options.backend)), bound)
             else:
-                expect_onnx(model, options.constants)
-                read = read_with_problems(model)
-                given = parse_shapes(options.shapes, read.inputs)
-                result = check_read(read, bound, *given, parse_values(options.values, read.inputs))
+                expect_own_constants(options.constants)
+                given = parse_shapes(options.shapes, survey.inputs)
+                values = parse_values(options.values, survey.inputs)
+                result = check_survey(survey, bound, *given, values)
     except UserError as error:  # the model cannot be read, and has no figures
         if not options.as_json:
             raise

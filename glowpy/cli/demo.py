@@ -21,8 +21,8 @@ from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.debugging.compare import Difference, compare
 from glowpy.engine import compilation, compile
-from glowpy.importer.onnx.random_weights import with_random_weights
-from glowpy.importer.onnx.reference import packaged_network, packaged_networks
+from glowpy.onnx_package.networks import packaged_network, packaged_networks
+from glowpy.onnx_package.random_weights import with_random_weights
 from glowpy.recipe import Compilation, Stage
 from glowpy.support.console import print_json, print_table, progress
 from glowpy.support.output_files import make_output_folder, write_output_file

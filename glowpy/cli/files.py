@@ -11,14 +11,13 @@ from zipfile import BadZipFile
 import click
 import numpy as np
 
-from glowpy.core.array_file import plain
-from glowpy.core.elemkind import ElemKind
+from glowpy.core.array_file import named, plain
 from glowpy.core.tensor import Array, Tensor
 from glowpy.exporter import save
 from glowpy.graph.function import Module
 from glowpy.graph.node import Constant
 from glowpy.graph.printer import print_module
-from glowpy.importer.onnx.reference import read_tensor
+from glowpy.importer import read_tensor
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
@@ -88,8 +87,8 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
         with Path(path).open("rb") as file:
             content = np.load(file, allow_pickle=False)
             if isinstance(content, np.ndarray):
-                return _named(content)
-            return {name: _named(content[name]) for name in content.files}
+                return named(content)
+            return {name: named(content[name]) for name in content.files}
     except OSError as error:
         raise LoadError(
             f"cannot read the file: {error.strerror or error}",
@@ -110,11 +109,6 @@ def _load_numpy(path: str) -> Array | dict[str, Array]:
             loc=Loc(path),
             note="write it with numpy.save",
         ) from None
-
-
-def _named(array: Array) -> Array:
-    """Numpy saves a bfloat16 as two bytes without a name; gives it its name back."""
-    return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
 def write_text(path: str | Path, text: str) -> None:

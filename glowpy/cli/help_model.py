@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from glowpy.cli.host_inputs import FILES, must_be_given
-from glowpy.cli.model import load_model, open_onnx
+from glowpy.cli.model import load_model, open_file
 from glowpy.core.state_pairs import Declared
 from glowpy.graph.node import Storage
 from glowpy.importer import Model
@@ -33,7 +33,7 @@ _TRIALS = 32
 
 def print_model(path: str, *, as_json: bool) -> None:
     """Prints what a model takes and gives, and options to type. Raises what reading it raises."""
-    model = open_onnx(path)
+    model = open_file(path)
     inputs, outputs, variables = _ports(path, model)
     pairs = model.state if isinstance(model, Model) else {}
     open_dims = _open_dims([*inputs.values()])

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -25,17 +24,16 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.engine import backend_class, known_nodes
 from glowpy.graph.function import Function, Module
-from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
-from glowpy.importer import Model, open_any, open_file, reader_of
+from glowpy.importer import Model, format_of, open_model, open_whole
 from glowpy.importer.declared import ValueInfo
-from glowpy.importer.foreign import foreign_file, foreign_folder
 from glowpy.importer.model import HostedModel
 from glowpy.importer.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.shape_text import Dims, Shapes, parse_shapes
+from glowpy.importer.text_model import GraphText, InstructionText, TextModel
 from glowpy.recipe import state_ports
 from glowpy.runtime.ports import Port
-from glowpy.support.errors import LoadError, UserError
+from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import at_extents, symbols_of
 
@@ -43,12 +41,13 @@ __all__ = [
     "Source",
     "choose_function",
     "constants_option",
-    "expect_onnx",
+    "expect_own_constants",
     "function_option",
     "input_option",
+    "is_instructions",
     "is_text",
     "load_model",
-    "open_onnx",
+    "open_file",
     "parse_state",
     "read_inputs",
     "say_assumed",
@@ -118,78 +117,66 @@ def load_model(
     state: Sequence[str] = (),
     values: Sequence[str] = (),
 ) -> Module:
-    """The module in an .onnx file, or in the text of a .glow file (`-`: standard input).
+    """The module in a file of any format, or in text on standard input (`-`).
 
     Args:
         path: The file.
-        shapes: The texts of --shape, for ONNX.
+        shapes: The texts of --shape, unless it is text.
         constants: A .npz file with the elements that text shows only the digest of.
         backend: Whose own operators text may name, beside those of glowpy's own backends.
-        state: The texts of --state, for ONNX.
-        values: The texts of --value, for ONNX.
+        state: The texts of --state, unless it is text.
+        values: The texts of --value, unless it is text.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
     """
     if is_text(path):
-        if shapes:
-            raise UserError(
-                "--shape: the shapes of a .glow file are written in it", note="leave out --shape"
-            )
-        if state:
-            raise UserError(
-                "--state: the variables of a .glow file are written in it", note="leave out --state"
-            )
-        if values:
-            raise UserError(
-                "--value: what a .glow file computes of its inputs is written in it",
-                note="leave out --value",
-            )
-        blobs = read_constants(constants) if constants else {}
-        shown = "<stdin>" if path == "-" else path
-        return parse_module(
-            read_text(path), shown, extra=known_nodes(backend_class(backend)), blobs=blobs
-        )
-    return _read_onnx(path, shapes, constants, state, values).build()
+        for option, texts, what in (
+            ("--shape", shapes, "the shapes of a .glow file are written in it"),
+            ("--state", state, "the variables of a .glow file are written in it"),
+            ("--value", values, "what a .glow file computes of its inputs is written in it"),
+        ):
+            if texts:
+                raise UserError(f"{option}: {what}", note=f"leave out {option}")
+        return _text_model(path, constants, backend).build()
+    return _read_file(path, shapes, constants, state, values).build()
 
 
 def is_text(path: str) -> bool:
     """Whether a model is the text of a graph."""
-    return path == "-" or path.endswith(".glow")
+    return path == "-" or isinstance(format_of(path), GraphText)
 
 
-def expect_onnx(path: str, constants: str) -> None:
-    """Raises LoadError for a file that does not end as ONNX files do, UserError where --constants is given for one."""
-    if not path.endswith(".onnx") and reader_of(path) is None:
-        place = Path(path)
-        format = foreign_folder(place) if place.is_dir() else foreign_file(place, path)
-        if format is not None:
-            raise format.error(path)
-        if not place.exists():
-            raise LoadError(f"cannot read '{path}': there is no such file")
-        if place.is_dir():
-            raise LoadError(
-                "expected a file that ends in .onnx or .glow, got a folder", loc=Loc(path)
-            )
-        raise LoadError(
-            "expected a file that ends in .onnx or .glow",
-            loc=Loc(path),
-            note="rename it if it is a model",
-        )
+def is_instructions(path: str) -> bool:
+    """Whether a file is the text of an IR function."""
+    return path != "-" and isinstance(format_of(path), InstructionText)
+
+
+def _text_model(path: str, constants: str, backend: str) -> Model:
+    """The text of a graph, in a file or on standard input."""
+    blobs = read_constants(constants) if constants else None
+    nodes = known_nodes(backend_class(backend))
+    if path == "-":
+        return TextModel(read_text(path), "<stdin>", blobs, nodes)
+    return open_whole(path, constants=blobs, nodes=nodes)
+
+
+def open_file(path: str, constants: str = "") -> Model | HostedModel | None:
+    """Opens the model in a file; None for text, which is read as a whole. Raises what `open_model` raises."""
+    if is_text(path):
+        return None
+    expect_own_constants(constants)
+    return open_model(path)
+
+
+def expect_own_constants(constants: str) -> None:
+    """Raises UserError where --constants is given for a file that is no text."""
     if constants:
         raise UserError("--constants: an ONNX file has its own", note="leave out --constants")
 
 
-def open_onnx(path: str, constants: str = "") -> Model | HostedModel | None:
-    """An ONNX file that is opened; None for text. Raises as `expect_onnx` and `open_any` do."""
-    if is_text(path):
-        return None
-    expect_onnx(path, constants)
-    return open_any(Path(path))
-
-
 @dataclass(frozen=True)
-class _OnnxFile:
-    """The model in an .onnx file, and what the user says of it."""
+class _ModelFile:
+    """The model in a file, and what the user says of it."""
 
     model: Model
     shapes: Shapes
@@ -212,7 +199,7 @@ class _OnnxFile:
         )
 
 
-def _read_onnx(
+def _read_file(
     path: str,
     shapes: Sequence[str],
     constants: str,
@@ -221,15 +208,15 @@ def _read_onnx(
     opened: Model | None = None,
     inputs: Sequence[str] = (),
     samples: str = "",
-) -> _OnnxFile:
+) -> _ModelFile:
     """Raises as `load_model` does. Says what is assumed of dimensions that neither options nor arrays say."""
-    expect_onnx(path, constants)
-    model = open_file(path) if opened is None else opened
+    expect_own_constants(constants)
+    model = open_whole(path) if opened is None else opened
     bound, dims = parse_shapes(shapes, model.inputs)
     model = model.resized(bound)
     pairs, known = parse_state(state, model), parse_values(values, model.inputs)
     if model.is_dump or pairs:  # state grows, and of what it is, nothing can be assumed
-        return _OnnxFile(model, bound, dims, pairs, known)
+        return _ModelFile(model, bound, dims, pairs, known)
     first, rows = sample_shapes(samples, {info.name: info.shape for info in model.inputs})
     seen = {name: array.shape for name, array in known.items()}
     unsaid = Unsaid(model.inputs, bound, dims, _seen(inputs) | first | seen)
@@ -238,7 +225,7 @@ def _read_onnx(
     assumed = [name for name in names if name in unsaid.summary or name in apart]
     say_assumed(assumed)
     sized = [name for name in names if name not in assumed] if first else []
-    return _OnnxFile(model, *unsaid.said(), pairs, known, sized)
+    return _ModelFile(model, *unsaid.said(), pairs, known, sized)
 
 
 def _first_dim(info: ValueInfo) -> str:
@@ -289,14 +276,14 @@ class Source:
 
     Attributes:
         path: The file.
-        shapes: The texts of --shape, for ONNX.
+        shapes: The texts of --shape, unless it is text.
         constants: The file of --constants, for text.
         name: The function of --function.
         backend: Whose own operators text may name.
-        state: The texts of --state, for ONNX.
+        state: The texts of --state, unless it is text.
         opened: The model, if it has been read already.
         inputs: The texts of --input: arrays whose shapes count where --shape gives none.
-        values: The texts of --value, for ONNX.
+        values: The texts of --value, unless it is text.
         samples: The text of --inputs in verbs that run many samples: the shapes of the first count alike.
     """
 
@@ -322,7 +309,7 @@ class Source:
         if is_text(self.path):  # with or without the elements of which it shows the digest
             text = f"{self.name}\n{bool(self.constants)}\n{print_module(self._module)}"
             return hashlib.sha256(text.encode()).hexdigest()
-        return f"{self.name} {self._onnx.key}"
+        return f"{self.name} {self._file.key}"
 
     @property
     def ports(self) -> list[Port]:
@@ -337,26 +324,26 @@ class Source:
     @property
     def pairs(self) -> dict[str, str]:
         """The outputs of the user's model that are in variables now, by name, and the variables."""
-        state = {} if is_text(self.path) else self._onnx.state
+        state = {} if is_text(self.path) else self._file.state
         return {output: name for name, output in state.items()}
 
     @property
     def known(self) -> dict[str, Array]:
         """The inputs whose elements --value says."""
-        return {} if is_text(self.path) else self._onnx.values
+        return {} if is_text(self.path) else self._file.values
 
     @property
     def advice(self) -> str:
         """The remedy for samples of other shapes than the first; empty if the first has decided no dimension."""
-        names = () if is_text(self.path) else self._onnx.said
+        names = () if is_text(self.path) else self._file.said
         options = " ".join(shlex.join(["--shape", f"{name}=1..64"]) for name in names)
         return f"the first sample says what dimensions are; {options} leaves them open" * bool(
             names
         )
 
     @cached_property
-    def _onnx(self) -> _OnnxFile:
-        return _read_onnx(
+    def _file(self) -> _ModelFile:
+        return _read_file(
             *(self.path, self.shapes, self.constants, self.state, self.values),
             *(self.opened, self.inputs, self.samples),
         )
@@ -367,7 +354,7 @@ class Source:
             return load_model(
                 *(self.path, self.shapes, self.constants, self.backend, self.state, self.values)
             )
-        return self._onnx.build()
+        return self._file.build()
 
 
 def choose_function(module: Module, name: str) -> Function:
@@ -471,7 +458,7 @@ def _check_array(port: Port, array: Array, path: str, model: str) -> None:
 def _shape_remedy(port: Port, shape: Shape, model: str) -> str:
     """The remedy for an array of another shape: --shape helps with as many dimensions as the model declares."""
     if not is_text(model):
-        infos = {info.name: info for info in open_file(model).inputs}
+        infos = {info.name: info for info in open_whole(model).inputs}
         info = infos[port.name]
         if info.admits(shape):
             return f"--shape {port.name}:{_spell(shape)} compiles for this shape"

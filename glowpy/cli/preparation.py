@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from glowpy.backend import Backend
-from glowpy.cli.model import expect_onnx, parse_state
+from glowpy.cli.model import parse_state
 from glowpy.cli.values import parse_values
-from glowpy.importer import OnnxModel, open_any
-from glowpy.importer.model import HostedModel
+from glowpy.importer import open_model
+from glowpy.importer.model import HostedModel, Model
 from glowpy.session.preparation import CompileEvent, parse_ranges
 from glowpy.session.session import InferenceSession
 from glowpy.support.console import print_json, progress
@@ -68,8 +66,7 @@ def prepare_model(
     Raises UserError as `prepare` does, and for options of the verb that are for runs.
     """
     _refuse_others(click.get_current_context())
-    expect_onnx(path, "")
-    model = open_any(Path(path))
+    model = open_model(path)
     events: list[CompileEvent] = []
     pairs = None if isinstance(model, HostedModel) or not state else parse_state(state, model)
     try:
@@ -78,8 +75,10 @@ def prepare_model(
         raise UserError(f"--prepare: {error.diagnostics[0].message}") from None
     elements = parse_values(values, model.inputs)
     models = [model]
-    if check_indices and isinstance(model, OnnxModel) and not pairs and model.source.keeps_caches:
-        models.append(replace(model, shares_caches=True))  # as the drop-in opens it, too
+    if check_indices and isinstance(model, Model) and not pairs and model.keeps_caches:
+        models.append(
+            model.for_session(checked=False, shares_caches=True)
+        )  # as the drop-in opens it, too
     with progress(f"compiling {path}"):
         for variant in models:
             with InferenceSession(

@@ -26,7 +26,8 @@ from glowpy.cli.model import (
     constants_option,
     function_option,
     input_option,
-    open_onnx,
+    is_instructions,
+    open_file,
     read_inputs,
     state_option,
 )
@@ -34,7 +35,7 @@ from glowpy.cli.model_options import ModelOptions
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.preparation import prepare_model, prepare_options
 from glowpy.cli.run_hosted import run_hosted
-from glowpy.cli.run_ir import is_ir, run_ir
+from glowpy.cli.run_ir import run_ir
 from glowpy.cli.run_plan import RunPlan
 from glowpy.cli.run_report import HALVES, Run, RunReport, report_run, save_outputs
 from glowpy.cli.shapes import shape_option
@@ -246,11 +247,11 @@ def _run(source: Source, plan: RunPlan, start: float, passes: PassOptions) -> Ru
     """Runs whatever kind of model it is; `start` is when the command began."""
     passes.check(plan.backend)
     model, inputs, shapes = source.path, source.inputs, source.shapes
-    if is_ir(model):
+    if is_instructions(model):
         given: dict[str, object] = {"--shape": shapes, "--state": source.state}
         given |= {"--function": source.name, "--value": source.values, **passes.given}
         return run_ir(model, source.constants, inputs, plan, given)
-    opened = open_onnx(model, source.constants)
+    opened = open_file(model, source.constants)
     if isinstance(opened, HostedModel):
         _refuse(source.state, source.name)
         _refuse_watching(passes)

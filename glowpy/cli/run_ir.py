@@ -19,12 +19,7 @@ from glowpy.support.console import progress
 from glowpy.support.errors import UserError
 from glowpy.text_program import program_of_text
 
-__all__ = ["is_ir", "run_ir"]
-
-
-def is_ir(path: str) -> bool:
-    """Whether a model is the text of an IR function."""
-    return path.endswith(".ir")
+__all__ = ["run_ir"]
 
 
 def run_ir(

@@ -10,7 +10,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.support.output_files import write_output_file
 
-__all__ = ["as_codes", "plain", "write_array"]
+__all__ = ["as_codes", "named", "plain", "write_array"]
 
 
 def plain(array: Array) -> Array:
@@ -23,6 +23,11 @@ def plain(array: Array) -> Array:
 def as_codes(array: Array, kind: ElemKind) -> Array:
     """Bytes as the codes that they were saved of, if `kind` is one of codes; any other array as it is."""
     return array.view(kind.dtype) if kind.is_code and array.dtype.str in ("|u1", "|V1") else array
+
+
+def named(array: Array) -> Array:
+    """Numpy saves a bfloat16 as two bytes without a name; gives it its name back."""
+    return array.view(ElemKind.BF16.dtype) if array.dtype.str == "|V2" else array
 
 
 def write_array(path: str | Path, array: Array) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from glowpy.core.tensor import Array
 from glowpy.engine import compile
 from glowpy.graph.function import Function
-from glowpy.importer.onnx.reference import evaluate_reference
+from glowpy.onnx_package.evaluator import evaluate_reference
 from glowpy.quantization.fidelity import Fidelity
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc

@@ -8,52 +8,72 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glowpy.importer.declared import ValueInfo
-    from glowpy.importer.formats import Reader, load, open_any, open_file, reader_of
-    from glowpy.importer.model import Model
+    from glowpy.importer.formats import (
+        Reader,
+        format_of,
+        load,
+        open_model,
+        open_whole,
+        survey_model,
+    )
+    from glowpy.importer.model import HostedModel, Model
+    from glowpy.importer.onnx.check import unsupported_reason
     from glowpy.importer.onnx.contrib.four_bits import FOUR_BIT_LEVELS
     from glowpy.importer.onnx.contrib.schemas import operator_schemas
     from glowpy.importer.onnx.given_elements import Given, external_reader
+    from glowpy.importer.onnx.host.operators import HOSTED_OPERATORS
     from glowpy.importer.onnx.model import OnnxModel, read_model
     from glowpy.importer.onnx.registry import registered as imported_operators
     from glowpy.importer.onnx.signature import inferred_outputs
     from glowpy.importer.onnx.source import read_proto
+    from glowpy.importer.onnx.tensor_files import read_tensor
 
 __all__ = [
     "FOUR_BIT_LEVELS",
+    "HOSTED_OPERATORS",
     "Given",
+    "HostedModel",
     "Model",
     "OnnxModel",
     "Reader",
     "ValueInfo",
     "external_reader",
+    "format_of",
     "imported_operators",
     "inferred_outputs",
     "load",
-    "open_any",
-    "open_file",
+    "open_model",
+    "open_whole",
     "operator_schemas",
     "read_model",
     "read_proto",
-    "reader_of",
+    "read_tensor",
+    "survey_model",
+    "unsupported_reason",
 ]
 
 _HOMES = {
     "FOUR_BIT_LEVELS": "onnx.contrib.four_bits",
+    "HOSTED_OPERATORS": "onnx.host.operators",
     "Given": "onnx.given_elements",
+    "HostedModel": "model",
     "Model": "model",
     "OnnxModel": "onnx.model",
     "Reader": "formats",
     "ValueInfo": "declared",
+    "format_of": "formats",
     "external_reader": "onnx.given_elements",
     "imported_operators": "onnx.registry",
     "inferred_outputs": "onnx.signature",
     "load": "formats",
-    "open_any": "formats",
-    "open_file": "formats",
+    "open_model": "formats",
+    "open_whole": "formats",
+    "survey_model": "formats",
+    "unsupported_reason": "onnx.check",
     "operator_schemas": "onnx.contrib.schemas",
     "read_model": "onnx.model",
     "read_proto": "onnx.source",
-    "reader_of": "formats",
+    "read_tensor": "onnx.tensor_files",
 }
 _OTHERWISE = {"imported_operators": "registered"}
 """The names in their modules, where these are others."""

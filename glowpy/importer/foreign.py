@@ -139,9 +139,9 @@ _TEXTS = (
     (re.compile(rb"<svg|<\?xml.{,200}<svg", re.S), Foreign("an image (SVG)", _IMAGE)),
     (re.compile(rb"<\?xml"), Foreign("a file in XML", _DOWNLOAD)),
     (re.compile(rb"module \{|function @"), Foreign(
-        "the text of a graph of glowpy", "its file has to end in .glow")),
+        "the text of a graph of glowpy", "glowpy.InferenceSession and all verbs of glowpy read it")),
     (re.compile(rb"irfunction @"), Foreign(
-        "the text of an IR function of glowpy", "glowpy run and glowpy opt read it, if its file ends in .ir")),
+        "the text of an IR function of glowpy", "glowpy run and glowpy opt read it")),
     (re.compile(rb"<\s*(//.*\n\s*)*ir_version"), Foreign(
         "ONNX's text form of a model", "onnx.save(onnx.parser.parse_model(text), 'model.onnx')")),
     (re.compile(rb"\{.*\"modelTopology\"", re.S), Foreign(

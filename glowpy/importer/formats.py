@@ -1,14 +1,17 @@
-"""Formats of models: ONNX, and those that other packages read.
+"""Formats of models, and `open_model`, which opens one of any format: for sessions, `glowpy.load` and all verbs.
 
-A package names each reader in its metadata, by an entry point of the group `glowpy.readers`:
+glowpy has ONNX and the text of its own graphs. A package that brings another one names its reader in its metadata, by
+an entry point of the group `glowpy.readers`:
 
 ```toml
 [project.entry-points."glowpy.readers"]
 layers = "glowpy_layers.reader:READER"
 ```
 
-What a file begins with tells its format, and where no reader knows that, how its name ends. Packages are only asked
-about a file that does not begin as those of ONNX do, and nothing of one is imported before a file has to be read.
+What a file begins with tells its format, and where that tells nothing, how its name ends. For either glowpy's own
+formats are asked first, in their order here, and then those of packages, in the order of their names. Packages are
+only asked about a file that does not begin as one of glowpy's own, and nothing of one is imported before a file has to
+be read. What nobody knows is opened as ONNX, whose errors say what it looks like: see `foreign`.
 """
 
 from __future__ import annotations
@@ -25,10 +28,13 @@ from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape
 from glowpy.graph.function import Module
+from glowpy.graph.node import Node
+from glowpy.importer.format import Format, Unopened
 from glowpy.importer.model import HostedModel, Model
-from glowpy.importer.onnx.host.model import open_model
-from glowpy.importer.onnx.model import read_model
+from glowpy.importer.onnx.format import OnnxFormat
 from glowpy.importer.storage import InFile
+from glowpy.importer.survey import Survey
+from glowpy.importer.text_model import GraphText, InstructionText
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.symbolic import Dim
@@ -36,19 +42,27 @@ from glowpy.support.symbolic import Dim
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["GROUP", "Reader", "load", "open_any", "open_file", "reader_of"]
+__all__ = [
+    "GROUP",
+    "Reader",
+    "format_of",
+    "load",
+    "open_model",
+    "open_whole",
+    "survey_model",
+]
 
 GROUP = "glowpy.readers"
 """The group of entry points."""
 
+_ONNX = OnnxFormat()
+_OWN: tuple[Format, ...] = (_ONNX, GraphText(), InstructionText())
 _LONGEST_START = 64
-_ONNX_START = b"\x08"
-"""The tag of the version, which all writers of ONNX files begin with."""
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A reader of a format: what its files are called, how they begin and end, and what makes a model of one.
+class Reader(Format):
+    """A reader of another package: what files of its format are called, how they begin and end, and what reads one.
 
     Attributes:
         name: The name of the format in messages.
@@ -58,27 +72,41 @@ class Reader:
     """
 
     name: str
-    read: Callable[[Path], Model]
+    read: Callable[[Path], Model | HostedModel]
     starts: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
 
+    def begins(self, start: bytes) -> bool:
+        """Whether files begin so."""
+        return start.startswith(self.starts)
 
-def reader_of(model: object) -> Reader | None:
-    """The reader of another package for a file; None for an ONNX file, what no package reads, and what is no path.
+    def open(self, unopened: Unopened) -> Model | HostedModel:
+        """Reads and checks a file."""
+        return self.read(Path(str(unopened.model)))
+
+
+def format_of(model: object) -> Format:
+    """The format of a model: ONNX for all that is no path or bytes, and for what no format knows.
 
     Raises UserError that names a package whose reader cannot be loaded.
     """
+    if isinstance(model, bytes):
+        begun = model[:_LONGEST_START]
+        return next((format for format in _OWN if format.begins(begun)), _ONNX)
     if not isinstance(model, str | os.PathLike):
-        return None
-    path = Path(model)
-    start = _start(path)
-    if start is None or start.startswith(_ONNX_START):
-        return None
+        return _ONNX
+    suffix = Path(model).suffix
+    own = next((format for format in _OWN if suffix in format.suffixes), None)
+    start = _start(Path(model))
+    if start is None:
+        return own or _ONNX
+    by_own_start = next((format for format in _OWN if format.begins(start)), None)
+    if by_own_start is not None:
+        return by_own_start
     readers = [_loaded(entry) for entry in _entries()]
-    for reader in readers:
-        if start.startswith(reader.starts):
-            return reader
-    return next((reader for reader in readers if path.suffix in reader.suffixes), None)
+    by_start = next((reader for reader in readers if reader.begins(start)), None)
+    by_suffix = (reader for reader in readers if suffix in reader.suffixes)
+    return by_start or own or next(by_suffix, _ONNX)
 
 
 def _start(path: Path) -> bytes | None:
@@ -112,17 +140,42 @@ def _loaded(entry: EntryPoint) -> Reader:
 
 
 @within_limits
-def open_file(model: str | Path | bytes | ModelProto) -> Model:
-    """Reads and checks a model of any format, without shapes. Raises what `load` raises."""
-    reader = reader_of(model)
-    return read_model(model) if reader is None else reader.read(Path(str(model)))
-
-
-def open_any(
-    model: str | Path | bytes | ModelProto, files: Mapping[Path, InFile] | None = None
+def open_model(
+    model: str | Path | bytes | ModelProto,
+    *,
+    files: Mapping[Path, InFile] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    nodes: tuple[type[Node], ...] = (),
 ) -> Model | HostedModel:
-    """Reads and checks a model of any format, for a session. Raises what `load` raises."""
-    return open_model(model, files=files) if reader_of(model) is None else open_file(model)
+    """Reads and checks a model of any format, for a session, which may have to compute a part of it itself.
+
+    Args:
+        model: A path, the bytes of a file, or a parsed model.
+        files: Files that are open already.
+        constants: The elements of constants that text shows only the digest of; by default those in the .npz file of
+            the same name.
+        nodes: Operators that text may name beside those of glowpy and of installed packages.
+
+    Raises what `load` raises.
+    """
+    return format_of(model).open(Unopened(model, files or {}, constants, nodes))
+
+
+@within_limits
+def open_whole(
+    model: str | Path | bytes | ModelProto,
+    *,
+    constants: Mapping[str, Array] | None = None,
+    nodes: tuple[type[Node], ...] = (),
+) -> Model:
+    """The same for a model that is to be compiled as a whole. Raises UnsupportedError for one that cannot be."""
+    return format_of(model).open_whole(Unopened(model, {}, constants, nodes))
+
+
+@within_limits
+def survey_model(model: str | Path | bytes | ModelProto) -> Survey | None:
+    """Reads a model and notes what is wrong with it; None for a format whose reader ends with the first error."""
+    return format_of(model).survey(Unopened(model))
 
 
 @within_limits
@@ -151,5 +204,5 @@ def load(
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
     UserError for a model that contradicts itself.
     """
-    opened = open_file(model).resized(shapes or {})
+    opened = open_whole(model).resized(shapes or {})
     return opened.build(shapes=shapes, dims=dims, values=values, state=state)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -19,6 +21,7 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.importer.declared import DeclaredDim, ValueInfo, bind
 from glowpy.importer.reports import located
+from glowpy.importer.storage import InFile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, highest, lowest
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from glowpy.importer.needs import RoundsError, ValueNeededError
     from glowpy.importer.value_types import HostInfo
 
-__all__ = ["HostedModel", "Model", "onnx_digest"]
+__all__ = ["Content", "HostedModel", "Model"]
 
 
 class HostedModel(ABC):
@@ -55,6 +58,24 @@ class HostedModel(ABC):
     def plan(self) -> HostPlan:
         """The steps of the model. Raises UserError that lists the nodes that are wrong in themselves."""
 
+    @property
+    @abstractmethod
+    def has_host_steps(self) -> bool:
+        """Whether there is a step that the session computes, and not only values that machine code does not have."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """Content of a model that says the same in every process.
+
+    Attributes:
+        digest: What `Model.digest` says of it, without the ways in which it is read.
+        files: The files that it is in but for the model's own.
+    """
+
+    digest: str
+    files: Mapping[Path, InFile]
+
 
 class Model(ABC):
     """A checked model, from which modules are built for different shapes. Safe to build from several threads.
@@ -73,6 +94,11 @@ class Model(ABC):
         return False
 
     @property
+    def keeps_caches(self) -> bool:
+        """Whether outputs may be in the memory of inputs, and then are only in part written."""
+        return False
+
+    @property
     @abstractmethod
     def file(self) -> str:
         """The name of the model in messages."""
@@ -81,6 +107,19 @@ class Model(ABC):
     @abstractmethod
     def digest(self) -> str:
         """A name that is the same for models that are equal, and read alike."""
+
+    @property
+    def ways(self) -> str:
+        """The ways in which it is read, as a part of the digest."""
+        return "checked" * self.checked + "shared" * self.shares_caches
+
+    @property
+    def content(self) -> Content | None:
+        """Names what the model is made of, by which a cache knows it again; None if that says too little.
+
+        A model of which it is known is not opened by later sessions before something has to be built.
+        """
+        return None
 
     @property
     @abstractmethod
@@ -118,7 +157,10 @@ class Model(ABC):
         return model
 
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
-        """The same model, whose session runs what the error is about itself, round by round; None if none can."""
+        """The same model, whose session runs what the error is about itself, round by round; None if none can.
+
+        Where nothing can be run so, it has no steps of the session's.
+        """
         del error
         return None
 
@@ -188,17 +230,3 @@ class Model(ABC):
 def _declared(infos: Iterable[ValueInfo]) -> dict[str, Declared]:
     """The declared kinds and shapes of inputs or outputs, by name."""
     return {info.name: Declared(info.kind, info.shape) for info in infos}
-
-
-def onnx_digest(
-    content: str,
-    block: int,
-    meanings: Sequence[str],
-    part: str = "",
-    *,
-    checked: bool,
-    shared: bool,
-) -> str:
-    """The digest of an ONNX model of this content, whose operators of other packages have these meanings."""
-    ways = "checked" * checked + "shared" * shared
-    return f"{content} {block} {[*meanings]}{part}{ways}"

@@ -18,7 +18,10 @@ from glowpy.core.type import Shape
 from glowpy.engine import backend_of, compilation
 from glowpy.graph.function import Function
 from glowpy.graph.work import endless_loops, multiply_adds
-from glowpy.importer.onnx.survey import SurveyedModel, read_with_problems
+from glowpy.importer import open_whole, survey_model
+from glowpy.importer.model import Model
+from glowpy.importer.open_dimensions import Unsaid
+from glowpy.importer.survey import Survey
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.symbolic import Dim
@@ -26,7 +29,7 @@ from glowpy.support.symbolic import Dim
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["Checkup", "check", "check_function", "check_read"]
+__all__ = ["Checkup", "check", "check_function", "check_survey"]
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,41 @@ def check(
     dims: Mapping[str, Dim] | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Checkup:
-    """Looks at an ONNX model: what it needs, and everything that glowpy or the backend cannot do.
+    """Looks at a model: what it needs, and everything that glowpy or the backend cannot do.
 
-    The arguments are those of `load` and `compile`. Symbolic dimensions that have no size are taken to be 1.
+    The arguments are those of `load` and `compile`. Symbolic dimensions that have no size are taken to be 1. Of other
+    formats than ONNX the first problem of reading is the only one.
 
-    Raises LoadError for a file that is no ONNX model.
+    Raises LoadError for a file that is no model.
     """
-    return check_read(read_with_problems(model), backend, shapes or {}, dims or {}, values or {})
+    survey = survey_model(model)
+    given = shapes or {}, dims or {}, values or {}
+    if survey is None:
+        return _check_whole(open_whole(model), backend, *given)
+    return check_survey(survey, backend, *given)
 
 
-def check_read(
-    read: SurveyedModel,
+def _check_whole(
+    model: Model,
+    backend: str | Backend,
+    shapes: Mapping[str, Shape],
+    dims: Mapping[str, Dim],
+    values: Mapping[str, Array],
+) -> Checkup:
+    """The same for a model whose reader ends with the first error."""
+    shapes = {name: array.shape for name, array in values.items()} | dict(shapes)
+    unsaid = Unsaid([] if model.is_dump else model.inputs, shapes, dims)
+    said, sizes = unsaid.said()
+    try:
+        module = model.resized(said).build(shapes=said, dims=sizes, values=values)
+    except UserError as error:
+        name = backend if isinstance(backend, str) else backend.name
+        return Checkup(name, tuple(error.diagnostics), unsaid.summary, 0, 0, None, None, None)
+    return replace(check_function(module.main, backend), assumed=unsaid.summary)
+
+
+def check_survey(
+    survey: Survey,
     backend: str | Backend,
     shapes: Mapping[str, Shape],
     dims: Mapping[str, Dim],
@@ -84,7 +111,7 @@ def check_read(
 ) -> Checkup:
     """The same for a model that is read."""
     shapes = {name: array.shape for name, array in values.items()} | dict(shapes)
-    module, noted = read.build(shapes, dims, values)
+    module, noted = survey.build(shapes, dims, values)
     figures = check_function(module.main, backend) if module is not None else None
     compiler = backend_of(backend) if isinstance(backend, str) else backend
     problems = (*noted, *(figures.problems if figures else ()))
@@ -92,9 +119,9 @@ def check_read(
     return Checkup(
         compiler.name,
         problems,
-        read.assumed(shapes, dims),
-        read.num_parameters,
-        read.weight_bytes,
+        survey.assumed(shapes, dims),
+        survey.num_parameters,
+        survey.weight_bytes,
         cost.macs if cost else None,
         cost.peak_bytes if cost else None,
         cost.constant_bytes if cost else None,

@@ -108,7 +108,7 @@ class Compiled:
         from glowpy.session.by_rounds import ByRounds  # noqa: PLC0415 - most models are compiled as a whole
 
         model = self.model.in_parts(error)
-        if self.state.pairs or model is None:
+        if self.state.pairs or model is None or not model.has_host_steps:
             raise error
         self._gate.admit(error.diagnostics[0].message)
         return ByRounds(model, self.inputs, self.outputs, opening)

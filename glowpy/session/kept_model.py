@@ -14,11 +14,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo
-from glowpy.importer.model import HostedModel, Model, onnx_digest
+from glowpy.importer.model import Content, HostedModel, Model
 from glowpy.importer.storage import InFile
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Array
     from glowpy.core.type import Type
     from glowpy.graph.function import Module
-    from glowpy.importer import OnnxModel
     from glowpy.importer.needs import RoundsError, ValueNeededError
-    from glowpy.importer.onnx.host.model import OnnxHostedModel
     from glowpy.support.symbolic import Dim
 
 __all__ = ["KeptModel", "open_kept", "opened", "told"]
@@ -52,7 +50,7 @@ class KeptModel(Model):
         file: str,
         fields: Mapping[str, Any],
         reading: Callable[[], Model | HostedModel],
-        whole: OnnxModel | None = None,
+        whole: Model | None = None,
     ) -> None:
         self._key, self._file, self._fields, self._reading = key, file, fields, reading
         self._whole = [] if whole is None else [whole]  # of all copies, once it is read
@@ -69,9 +67,8 @@ class KeptModel(Model):
 
     @property
     def digest(self) -> str:
-        """Digest of the model, equal to that of its `OnnxModel`."""
-        content, block = self._fields["content"], self._fields["block"]
-        return onnx_digest(content, block, [], checked=self.checked, shared=self.shares_caches)
+        """Digest of the model, equal to that of the model itself."""
+        return f"{self._fields['content']}{self.ways}"
 
     @cached_property
     def inputs(self) -> list[ValueInfo]:
@@ -90,15 +87,13 @@ class KeptModel(Model):
         return state
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
-        """The model with inputs of these shapes: see `OnnxModel.resized`."""
+        """The model with inputs of these shapes: see `Model.resized`."""
         return self.opened().resized(shapes)
 
-    def opened(self) -> OnnxModel:
+    def opened(self) -> Model:
         """The model itself. Raises LoadError if its file was changed since."""
-        from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
-
         whole = self._whole[0] if self._whole else self._reading()
-        if not isinstance(whole, OnnxModel):
+        if not isinstance(whole, Model):
             raise LoadError(f"'{self.file}' was changed while it was in use")
         self._whole[:] = [whole]
         return whole.for_session(checked=self.checked, shares_caches=self.shares_caches)
@@ -111,7 +106,7 @@ class KeptModel(Model):
         """Whether an error asks how often a loop of the model runs: see `Model.asks_for_rounds`."""
         return self.opened().asks_for_rounds(error)
 
-    def told(self, what: str, tell: Callable[[OnnxModel], Any]) -> Any:
+    def told(self, what: str, tell: Callable[[Any], Any]) -> Any:
         """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
         key = Key.of("model", self._key.digest, self._fields["content"], what)
         payload = read(key)
@@ -121,13 +116,13 @@ class KeptModel(Model):
         return json.loads(payload)
 
     def build(self, **given: Any) -> Module:
-        """A module: see `OnnxModel.build`."""
+        """A module: see `Model.build`."""
         return self.opened().build(**given)
 
     def module(
         self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
     ) -> Module:
-        """A module for inputs of these types: see `OnnxModel.module`."""
+        """A module for inputs of these types: see `Model.module`."""
         return self.opened().module(types, values, supposed)
 
 
@@ -136,13 +131,11 @@ def opened(model: Model) -> Model:
     return model.opened() if isinstance(model, KeptModel) else model
 
 
-def told(
-    model: Model | HostedModel, what: str, tell: Callable[[OnnxModel | OnnxHostedModel], Any]
-) -> Any:
+def told(model: Model | HostedModel, what: str, tell: Callable[[Any], Any]) -> Any:
     """Returns what `tell` says of a model that was read, which has a form in JSON: see `KeptModel.told`."""
     if isinstance(model, KeptModel):
         return model.told(what, tell)
-    return tell(cast("OnnxModel | OnnxHostedModel", model))
+    return tell(model)
 
 
 @within_limits
@@ -170,9 +163,9 @@ def open_kept(
 def _of_any_format(
     model: str | Path | bytes | ModelProto, files: Mapping[Path, InFile]
 ) -> Model | HostedModel:
-    from glowpy.importer import open_any  # noqa: PLC0415 - the reader
+    from glowpy.importer import open_model  # noqa: PLC0415 - the readers
 
-    return open_any(model, files=files)
+    return open_model(model, files=files)
 
 
 @final
@@ -215,37 +208,29 @@ class _Kept:
 
     def read(self) -> Model | HostedModel:
         """Reads the model, and makes the entry, where all that a session may ask can be said."""
-        from glowpy.importer import OnnxModel  # noqa: PLC0415 - the reader
-
         opened = self._reading(self._files)
-        if self._key is None or not isinstance(opened, OnnxModel) or not _is_plain(opened):
+        if self._key is None or not isinstance(opened, Model):
             return opened
-        source = opened.source
+        content = opened.content
+        if content is None or not _is_plain(opened, content):
+            return opened
         fields = {
             "inputs": [_fields(info) for info in opened.inputs],
             "outputs": [_fields(info) for info in opened.outputs],
             "state": opened.state,
-            "content": source.stores.digest,
-            "block": opened.block,
-            "external": [(str(path), file.identity) for path, file in source.stores.files.items()],
+            "content": content.digest,
+            "external": [(str(path), file.identity) for path, file in content.files.items()],
         }
         write(self._key, json.dumps(fields).encode())
         reading = partial(self._reading, self._files)
         return KeptModel(self._key, self._file, fields, reading, opened)
 
 
-def _is_plain(opened: OnnxModel) -> bool:
+def _is_plain(opened: Model, content: Content) -> bool:
     """Whether an entry can say all that a session may ask of a model."""
-    from glowpy.importer.onnx.check import KNOWN_DOMAINS  # noqa: PLC0415 - the reader
-
-    source, files = opened.source, opened.source.stores.files
     return (
-        all(
-            domain in KNOWN_DOMAINS for domain in source.opsets
-        )  # others may mean something else another time
-        and not source.is_dump
-        and len(files) <= _MOST_FILES
-        and all(file.identity for file in files.values())
+        len(content.files) <= _MOST_FILES
+        and all(file.identity for file in content.files.values())
         and not any(info.narrow for info in (*opened.inputs, *opened.outputs))
     )
 

@@ -261,7 +261,8 @@ class Programs:
 
     def _decides(self, error: ValueNeededError) -> bool:
         """Whether the session can choose by these elements while it runs: they decide about branches or rounds."""
-        return not self._pairs and self._model.in_parts(error) is not None
+        split = None if self._pairs else self._model.in_parts(error)
+        return split is not None and split.has_host_steps
 
     def _counts(self, error: ValueNeededError) -> bool:
         """Whether the elements decide how often a loop runs, which the session can run round by round at once."""

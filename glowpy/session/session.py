@@ -49,7 +49,7 @@ class InferenceSession(ProcessBound):
     A session with state runs once at a time: each run goes on where the one before it ended.
 
     Args:
-        model: A path, the bytes of a file, a parsed model, or what `open_any` made of one.
+        model: A path, the bytes of a file, a parsed model, or what `glowpy.importer.open_model` made of one.
         backend: `cpu` or `interpreter`, or a backend with options.
         options: How to compile.
         limit: How many specialisations are kept.

@@ -29,7 +29,7 @@ from glowpy.core.quantized import parameters, sum_type
 from glowpy.core.tensor import Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.graph.node import Operand
-from glowpy.importer.onnx.reference import packaged_network
+from glowpy.onnx_package.networks import packaged_network
 
 ZIG = [sys.executable, "-m", "ziglang", "cc", "-fsanitize-trap=undefined"]
 """As `c_compiler` has it, so that both use the same libraries of zig's cache."""

@@ -10,11 +10,11 @@ from glowpy.engine import compilation
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.importer import load
-from glowpy.importer.onnx.reference import packaged_networks
 from glowpy.ir.parser import parse_irfunction
 from glowpy.ir.plan import parse_plan, print_plan
 from glowpy.ir.printer import print_irfunction
 from glowpy.memory_check import check
+from glowpy.onnx_package.networks import packaged_networks
 from glowpy.recipe import Compilation
 from tests.alone import run_alone
 from tests.onnx.test_light import reference, relative_error

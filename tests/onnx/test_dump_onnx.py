@@ -21,7 +21,7 @@ from glowpy.exporter import dump_onnx
 from glowpy.graph.function import Function, Module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
-from glowpy.importer.onnx.reference import packaged_network
+from glowpy.onnx_package.networks import packaged_network
 from glowpy.recipe import Stage
 from glowpy.support.dumped import DECLARATIONS, DOMAIN, NUMBERED
 from tests.unit.networks import (

@@ -33,7 +33,7 @@ from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
 from glowpy.importer.needs import ValueNeededError
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_model
+from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
 from glowpy.passes import RewritePass
 from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves
@@ -83,7 +83,7 @@ def node_cases() -> list[str]:
             continue
         operator = model.graph.node[0].op_type
         is_wanted = operator not in known or any(part in operator for part in WHOLE_FAMILIES)
-        if operator in NEWER or not is_wanted or isinstance(open_model(model), OnnxHostedModel):
+        if operator in NEWER or not is_wanted or isinstance(open_onnx(model), OnnxHostedModel):
             continue
         names.append(name)
         known.add(operator)

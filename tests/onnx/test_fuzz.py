@@ -11,7 +11,7 @@ import onnx.backend.test
 import pytest
 
 import glowpy
-from glowpy.importer.onnx.host.model import open_model
+from glowpy.importer.onnx.host.model import open_onnx
 from tests.onnx.host_models import host_models
 from tools import zoo
 
@@ -81,4 +81,4 @@ def test_damaged_models_of_strings_are_refused_or_opened() -> None:
                     start = rng.randrange(len(other))
                     damaged[place:place] = other[start : start + rng.randint(1, 30)]
         with suppress(glowpy.UserError):
-            open_model(bytes(damaged))
+            open_onnx(bytes(damaged))

@@ -18,7 +18,7 @@ import glowpy.onnxruntime
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
 from glowpy.importer.host_plan import Segment
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_model
+from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
 from glowpy.importer.onnx.host.steps import OnnxSegment
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
@@ -61,7 +61,7 @@ def test_machine_code_between_strings(backend: str) -> None:
 
 
 def test_few_parts_are_compiled() -> None:
-    opened = open_model(tagger())
+    opened = open_onnx(tagger())
     assert isinstance(opened, OnnxHostedModel)
     kinds = [isinstance(step, Segment) for step in opened.plan.steps]
     assert kinds == [False, False, True, False]
@@ -69,7 +69,7 @@ def test_few_parts_are_compiled() -> None:
 
 def kinds(proto: onnx.ModelProto) -> list[str]:
     """What its steps are: operators of the session's, and segments with their operators."""
-    opened = open_model(proto)
+    opened = open_onnx(proto)
     assert isinstance(opened, OnnxHostedModel)
     return [
         "+".join(node.op_type for node in step.source.proto.graph.node)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, parser
 
 import glowpy
 from glowpy.importer import OnnxModel
-from glowpy.importer.onnx.host.model import open_model
+from glowpy.importer.onnx.host.model import open_onnx
 from glowpy.session.programs import Programs
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
@@ -63,7 +63,7 @@ def test_sequences_that_are_resolved_stay_in_machine_code() -> None:
         helper.make_node("SequenceAt", ["s", "at"], ["y"]),
     ]
     proto = model(nodes, [tensor("x", FLOAT, [2, 3])], [tensor("y", FLOAT)], {"at": np.array(1)})
-    assert isinstance(open_model(proto), OnnxModel)
+    assert isinstance(open_onnx(proto), OnnxModel)
 
 
 def test_a_sequence_that_a_string_divides() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import glowpy
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_model
+from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
 from glowpy.importer.onnx.host.steps import OnnxSegment
 from glowpy.support.errors import UserError
 from tests.onnx.comparison import assert_same
@@ -52,7 +52,7 @@ def test_strings_move_in_machine_code(backend: str) -> None:
     }
     outputs = [tensor("y", STRING), tensor("words", STRING), tensor("counts", INT64)]
     proto = model(nodes, [tensor("x", STRING, [3, 3])], outputs, stored)
-    opened = open_model(proto)
+    opened = open_onnx(proto)
     assert isinstance(opened, OnnxHostedModel)
     assert [type(step) for step in opened.plan.steps] == [OnnxSegment]
     moved = np.concatenate([WORDS.T, stored["more"]])[[3, 0, 0]]

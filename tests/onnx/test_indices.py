@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, parser
 import glowpy
 import glowpy.onnxruntime as ort
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.model import open_model
+from glowpy.importer.onnx.host.model import open_onnx
 from glowpy.onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 BACKENDS = ["interpreter", "cpu"]
@@ -251,7 +251,7 @@ def test_known_indices_are_wrong_at_once() -> None:
 
 def test_a_session_that_checks_has_code_of_its_own() -> None:
     """Both from one model, whose code is kept for other sessions."""
-    opened = open_model(one("Gather", {"x": F, "i": i64(0, 3)})[0])
+    opened = open_onnx(one("Gather", {"x": F, "i": i64(0, 3)})[0])
     feeds = {"x": F, "i": i64(0, 3)}
     for checks in (False, True, False):
         own = glowpy.InferenceSession(opened, check_indices=checks)
@@ -266,7 +266,7 @@ def test_repeated_indices_are_looked_at_once() -> None:
     text = """agraph (float[N, 4] x, int64[K] i) => (float[A, B] y) {
       s = Constant <value_ints = [1, -1]> () r = Reshape(i, s) t = Transpose(r) m = Constant <value_ints = [3, 4]> ()
       e = Expand(t, m) y = GatherElements(x, e) }"""
-    model = open_model(parser.parse_model(HEAD + text))
+    model = open_onnx(parser.parse_model(HEAD + text))
     assert isinstance(model, glowpy.importer.OnnxModel)
     model.checked = True
     module = model.build(shapes={"x": (5, 4), "i": (3,)})

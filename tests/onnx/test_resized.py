@@ -16,9 +16,9 @@ from onnx.reference import ReferenceEvaluator
 import glowpy
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.random_weights import with_random_weights
-from glowpy.importer.onnx.reference import packaged_network
 from glowpy.importer.onnx.source import read_source
+from glowpy.onnx_package.networks import packaged_network
+from glowpy.onnx_package.random_weights import with_random_weights
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
 

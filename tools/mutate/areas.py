@@ -25,7 +25,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         "glowpy/llvm/*.py",
         "glowpy/measuring/*.py",
     ),
-    "onnx": ("glowpy/importer/onnx/*.py",),
+    "onnx": ("glowpy/importer/onnx/*.py", "glowpy/onnx_package/*.py"),
     "ops": ("glowpy/ops/*.py",),
     "core": ("glowpy/core/*.py",),
     "bundle": ("glowpy/bundling/*.py",),

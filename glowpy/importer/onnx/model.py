@@ -23,7 +23,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.state import keep_state
 from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
 from glowpy.importer.kit.targets import Factor, Targets
-from glowpy.importer.model import HostedModel, Model, onnx_digest
+from glowpy.importer.model import Content, HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
@@ -93,13 +93,32 @@ class OnnxModel(Model):
         return self.source.is_dump
 
     @property
+    def keeps_caches(self) -> bool:
+        """Whether it has operators that put keys and values after those of the past."""
+        return self.source.keeps_caches
+
+    @property
     def digest(self) -> str:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
-        foreign = [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
-        meanings = [known_identity(domain) for domain in foreign]
-        content, part, shared = self.source.stores.digest, self.source.part, self.shares_caches
-        own = onnx_digest(content, self.block, meanings, part, checked=self.checked, shared=shared)
+        own = f"{self._content_digest}{self.ways}"
         return f"{own} written as {self.written}" if self.written else own
+
+    @property
+    def _content_digest(self) -> str:
+        meanings = [known_identity(domain) for domain in self._foreign_domains]
+        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}"
+
+    @property
+    def _foreign_domains(self) -> list[str]:
+        """The domains of operators that packages define, which may mean something else another time."""
+        return [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
+
+    @property
+    def content(self) -> Content | None:
+        """Names the bytes that the model is made of; None for a dump, and where packages define operators."""
+        if self.is_dump or self._foreign_domains:
+            return None
+        return Content(self._content_digest, self.source.stores.files)
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ from glowpy.importer.onnx.order import subgraphs
 from glowpy.importer.onnx.source import read_source
 from glowpy.importer.open_dimensions import ASSUMED, Unsaid
 from glowpy.importer.reports import located
+from glowpy.importer.survey import Survey
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim, ceil_div
@@ -35,7 +36,7 @@ _OTHER = 2
 
 
 @dataclass
-class SurveyedModel:
+class SurveyedModel(Survey):
     """A model that may be wrong, and what is wrong with it whatever the shapes are.
 
     Attributes:

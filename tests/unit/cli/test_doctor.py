@@ -17,10 +17,10 @@ from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.graph.parser import parse_module
-from glowpy.importer.onnx.random_weights import with_random_weights
-from glowpy.importer.onnx.reference import packaged_network
 from glowpy.ir.plan import parse_plan
 from glowpy.llvm.library import KernelLibrary
+from glowpy.onnx_package.networks import packaged_network
+from glowpy.onnx_package.random_weights import with_random_weights
 
 
 def test_doctor() -> None:

@@ -42,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(parser.parse_model(MODEL), str(folder / "net.onnx"))
     for name in ("net.glow", "net.txt", "net_.glow"):
         (folder / name).write_text(TEXT)
+    (folder / "net.ir").write_text("irfunction @main {\n}\n")
     (folder / "binary.glow").write_bytes(b"\xff\xfe\x00module")
     (folder / "folder.glow").mkdir()
     arrays = {"x": np.zeros(2, np.float32), "z": np.zeros(2, np.float32)}
@@ -64,8 +65,8 @@ CASES = [
     ("run folder.glow", "folder.glow: cannot read the file"),
     ("run binary.glow", "binary.glow: expected text in UTF-8"),
     (
-        "run net.txt",
-        "net.txt: expected an ONNX model, got the text of a graph of glowpy\nnote: its file",
+        "bench net.ir",
+        "net.ir: expected a model, got the text of an IR function of glowpy\nnote: glowpy run",
     ),
     (
         "run net.onnx --sanitize --instrument-ir",

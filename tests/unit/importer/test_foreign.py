@@ -67,7 +67,6 @@ FILES = {
     "p.webp": (b"RIFF\0\0\0\0WEBPVP8 ", "an image (WebP)", "--input"),
     "x.npz": (zipped("x.npy"), "arrays of NumPy", "--input"),
     "ir.xml": (b'<?xml version="1.0"?>\n<net name="a">', "OpenVINO", "made of"),
-    "g.txt": (b"module {\n}", "a graph of glowpy", ".glow"),
 }
 """By name: the bytes, what they are called, and what helps."""
 

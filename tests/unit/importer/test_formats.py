@@ -72,6 +72,14 @@ def test_load_makes_a_module_of_it(path: Path) -> None:
     }  # fmt: skip
 
 
+def test_check_says_what_it_needs(path: Path) -> None:
+    checkup = glowpy.check(path, backend="interpreter")
+    assert (checkup.problems, checkup.assumed, checkup.parameters) == ((), {"batch": 1}, 12)
+    path.write_text(TEXT.replace("relu", "selu"))
+    (problem,) = glowpy.check(path, backend="interpreter", dims={"batch": 2}).problems
+    assert "expected dense, relu or first, got 'selu'" in str(problem)
+
+
 @pytest.mark.parametrize(
     "verb",
     [

@@ -34,11 +34,11 @@ from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["OnnxHostedModel", "in_parts", "open_model"]
+__all__ = ["OnnxHostedModel", "in_parts", "open_onnx"]
 
 
 @within_limits
-def open_model(
+def open_onnx(
     model: str | Path | bytes | onnx.ModelProto,
     given: Given | None = None,
     files: Mapping[Path, InFile] | None = None,
@@ -55,7 +55,7 @@ def open_model(
     if _may_need_host(source.proto.graph):
         raise_all([*_malformed(source, source.proto.graph)])
         hosted = OnnxHostedModel(source)
-        loaded = hosted if hosted.graph.host_nodes or hosted.has_host_ports else loaded
+        loaded = hosted if hosted.has_host_steps or hosted.has_host_ports else loaded
     loaded.check()
     return loaded
 
@@ -64,8 +64,8 @@ def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHos
     """The same model, whose session computes the nodes with graphs that an error is about itself.
 
     Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
-    compiles for each value of inputs that another node needs. None if there is no such node, and for a model with
-    other sizes than its file declares: parts do not know what they were written for.
+    compiles for each value of inputs that another node needs. None for a model with other sizes than its file declares:
+    parts do not know what they were written for.
     """
     if model.written:
         return None
@@ -82,8 +82,7 @@ def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHos
         if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in locations)
     }
     exact = named or isinstance(error, ValueNeededError)
-    forced = frozenset(named if exact else nodes)
-    return OnnxHostedModel(model.source, forced) if forced else None
+    return OnnxHostedModel(model.source, frozenset(named if exact else nodes))
 
 
 def _may_need_host(graph: onnx.GraphProto) -> bool:
@@ -136,10 +135,13 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
 
 @dataclass
 class OnnxHostedModel(HostedModel):
-    """A checked model, as steps. `forced` are positions of nodes with graphs that the session is to compute itself."""
+    """A checked model, as steps.
+
+    `forced` are positions of nodes with graphs that the session is to compute itself, in a model of numbers alone.
+    """
 
     source: Source
-    forced: frozenset[int] = frozenset()
+    forced: frozenset[int] | None = None
 
     @property
     def file(self) -> str:
@@ -175,13 +177,18 @@ class OnnxHostedModel(HostedModel):
     def graph(self) -> SplitGraph:
         """The steps of the model, in order."""
         return split(
-            self.source, self.source.proto.graph, dict(self._inputs), {}, forced=self.forced
+            self.source, self.source.proto.graph, dict(self._inputs), {}, forced=self.forced or ()
         )
 
     @cached_property
     def plan(self) -> HostPlan:
         """The same in the words of sessions. Raises UserError that lists the nodes that are wrong in themselves."""
         return planned(self.source, self.graph)
+
+    @property
+    def has_host_steps(self) -> bool:
+        """Whether there is a step that the session computes."""
+        return bool(self.graph.host_nodes if self.forced is None else self.forced)
 
     @property
     def has_host_ports(self) -> bool:

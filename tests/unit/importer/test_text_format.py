@@ -1,0 +1,174 @@
+"""The text of graphs as a format like any other, and models of plain data whose parts a session computes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import glowpy
+from glowpy.cli.files import write_network
+from glowpy.cli.main import run
+from glowpy.importer import HostedModel, Reader, formats, open_model
+from glowpy.importer.host_plan import HostPlan, HostStep
+from glowpy.importer.text_model import TextModel
+from glowpy.importer.value_types import HostInfo, TensorType
+from glowpy.support.errors import LoadError, UnsupportedError, UserError
+from glowpy.support.loc import Loc
+
+TEXT = """module {
+  placeholder %x : f32[2x3]
+  placeholder %y : f32[2x3]
+  constant %w : f32[3] = [1.0, -2.0, 3.0]
+  function @net {
+    %1 = add(%x, %w) : f32[2x3]
+    %2 = relu(%1) : f32[2x3]
+    save(%2, %y)
+  }
+}
+"""
+STEPS = """module {
+  symbol n 1..8
+  placeholder %x : f32[n x 3]
+  placeholder %y : f32[n x 3]
+  function @net {
+    %1 = relu(%x) : f32[n x 3]
+    save(%1, %y)
+  }
+}
+"""
+X = np.array([[-1, 1, 2], [0, 3, -4]], np.float32)
+Y = np.maximum(X + np.array([1, -2, 3], np.float32), 0)
+
+
+@pytest.mark.parametrize("name", ["net.glow", "net.txt", "net.onnx", "net"])
+def test_its_first_word_tells_it_everywhere(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(TEXT)
+    for model in (path, str(path), TEXT.encode()):
+        with glowpy.InferenceSession(model, backend="interpreter") as session:
+            assert [str(info) for info in session.get_inputs()] == ["x f32[2x3]"]
+            np.testing.assert_array_equal(session.run(None, {"x": X})[0], Y)
+        compiled = glowpy.compile(glowpy.load(model), backend="interpreter")
+        np.testing.assert_array_equal(compiled({"x": X})["y"], Y)
+        assert glowpy.check(model, backend="interpreter").problems == ()
+    out = io.StringIO()
+    assert run(["run", str(path), "--backend", "interpreter"], io.StringIO(), out, out) == 0
+    assert run(["check", str(path), "--backend", "interpreter"], io.StringIO(), out, out) == 0
+
+
+def test_other_shapes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net.glow"
+    path.write_text(TEXT)
+    assert glowpy.load(path, shapes={"x": (2, 3)}).main.nodes
+    for given in ({"shapes": {"x": (4, 3)}}, {"dims": {"n": 2}}, {"values": {"x": X}}):
+        with pytest.raises(UserError, match=r"net\.glow: the shapes of a graph as text"):
+            glowpy.load(path, **given)
+    path.write_text(STEPS)
+    with pytest.raises(UserError, match=r"net\.glow: the shapes of a graph as text"):
+        glowpy.InferenceSession(path, backend="interpreter").run(None, {"x": X})
+
+
+def test_variables_are_state_of_a_session(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, float[2] past) => (float[2] y, float[2] present)'
+        " { y = Add(x, past) present = Identity(y) }"
+    )
+    path = tmp_path / "net.glow"
+    write_network(glowpy.load(model, state={"past": "present"}), str(path), str(tmp_path / "c.npz"))
+    session = glowpy.InferenceSession(path, backend="interpreter", state="auto")
+    assert [info.name for info in session.get_inputs()] == ["x"]
+    for total in (1, 2, 3):
+        assert session.run(["y_1"], {"x": np.array([1, 1], np.float32)})[0].tolist() == [
+            total,
+            total,
+        ]
+
+
+def test_constants_are_in_the_file_beside_it(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).random((40, 40), np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2,40] x) => (float[2,40] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    path, x = tmp_path / "net.glow", np.ones((2, 40), np.float32)
+    write_network(glowpy.load(model), str(path), str(tmp_path / "net.npz"))
+    assert "blob" in path.read_text()
+    session = glowpy.InferenceSession(path, backend="interpreter")
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], x @ weights, rtol=1e-5)
+    (tmp_path / "net.npz").write_bytes(b"PK\3\4 damaged")
+    with pytest.raises(UserError, match="constant"):
+        glowpy.InferenceSession(path, backend="interpreter")
+
+
+def test_what_is_no_model_says_who_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text("irfunction @net {\n}\n")
+    with pytest.raises(
+        LoadError, match="got the text of an IR function of glowpy\nnote: glowpy run"
+    ):
+        glowpy.load(path)
+
+
+def test_formats_of_glowpy_come_before_those_of_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader("other", lambda path: pytest.fail(str(path)), (b"module {",), (".onnx",))
+    monkeypatch.setattr(formats, "_entries", lambda: ("other",))
+    monkeypatch.setattr(formats, "_loaded", lambda entry: reader)
+    path = tmp_path / "net.onnx"
+    path.write_text(TEXT)
+    assert isinstance(open_model(path), TextModel)
+    path.write_bytes(b"\0\0\0")
+    with pytest.raises(LoadError, match="expected an ONNX model"):
+        glowpy.load(path)
+
+
+class Sentences(HostedModel):
+    """A model whose only step splits texts into words."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def file(self) -> str:
+        return self.path.name
+
+    @property
+    def inputs(self) -> list[HostInfo]:
+        return [HostInfo("text", TensorType("string", ("n",)))]
+
+    @property
+    def outputs(self) -> list[HostInfo]:
+        return [HostInfo("words", TensorType("string", ("n", None)))]
+
+    @property
+    def plan(self) -> HostPlan:
+        types = (TensorType("string"),)
+        attributes = {"delimiter": self.path.read_text().split("\n")[1]}
+        step = HostStep(
+            "StringSplit", attributes, ("text",), ("words", ""), types, {}, Loc(self.file)
+        )
+        return HostPlan(("text",), ("words",), types, types, (), {}, (step,), frozenset())
+
+    @property
+    def has_host_steps(self) -> bool:
+        return True
+
+
+def test_a_package_may_have_models_that_a_session_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "_entries", lambda: ("split",))
+    monkeypatch.setattr(formats, "_loaded", lambda entry: Reader("split", Sentences, (b"split",)))
+    path = tmp_path / "net.split"
+    path.write_text("split\n-")
+    session = glowpy.InferenceSession(path, backend="interpreter")
+    assert str(session.get_inputs()[0]) == "text string[n]"
+    (words,) = session.run(None, {"text": np.array(["a-b", "c"], object)})
+    assert words.tolist() == [["a", "b"], ["c", ""]]
+    with pytest.raises(UnsupportedError, match=r"net\.split: the model has parts that no machine"):
+        glowpy.load(path)
