@@ -1,7 +1,9 @@
 """Bytes that do not change: in memory, or in a file.
 
 They are read when they are asked for. A file stays open as long as something refers to it, so that it may be renamed
-or deleted meanwhile; that it is not changed is looked at with every reading.
+or deleted meanwhile; that it is not changed is looked at with every reading. Its times tell that, if it was not changed
+just before it was opened: times of files count in steps, and two changes within one look like one. So a file that is
+that young is waited for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _LOCK = Lock()
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a change of a file shows in its times: file systems count in steps."""
+"""Nanoseconds after which another change of a file shows in its times, on a file system with steps of up to 2 s."""
+_TICKS = 20_000_000
+"""The same where times have nanoseconds: they are those of the last tick of the system, at least a hundred a second."""
+_MILLISECOND = 1_000_000
+_MOST_WAITS = 5
+"""A file that is changed again and again is not waited for any more."""
 
 
 class Storage(ABC):
@@ -89,10 +96,9 @@ class InFile(Storage):
         super().__init__()
         self._path = path
         self._kept: int | None = None
-        opened = time.time_ns()
         try:
             self._kept = os.open(path, _FLAGS)
-            status = os.fstat(self._kept)
+            status, is_settled = _settled(self._kept)
         except OSError as error:
             raise LoadError(f"cannot read '{path}': {error.strerror or error}") from None
         if keep_open:
@@ -102,9 +108,8 @@ class InFile(Storage):
             self._kept = None
         self._version = _version(status)
         self.identity = ""
-        """Text that differs for files with other content; empty for a file so young that a change may not show in
-        its times."""
-        if opened - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
+        """Text that differs for files with other content; empty where a change may not show in its times."""
+        if is_settled:
             place = path.resolve(), status.st_dev
             self.identity = f"{place} {self._version} {status.st_ctime_ns}"
 
@@ -137,6 +142,25 @@ class InFile(Storage):
                 note="replace a model by renaming a new file, and load it again",
             )
         return content
+
+
+def _settled(file: int) -> tuple[os.stat_result, bool]:
+    """The status of an open file, and whether each change from now on shows in its times, which may take a moment.
+
+    False where the file is changed all the time, and where a clock of another machine is ahead.
+    """
+    for _ in range(_MOST_WAITS):
+        now = time.time_ns()
+        status = os.fstat(file)
+        is_fine = status.st_ctime_ns % _MILLISECOND != 0
+        step = min(_TICKS, _SETTLED) if is_fine else _SETTLED
+        wait = max(status.st_mtime_ns, status.st_ctime_ns) + step - now
+        if wait < 0:
+            return status, True
+        if wait > step:
+            break
+        time.sleep((wait + _MILLISECOND) / 1e9)
+    return os.fstat(file), False
 
 
 def _version(status: os.stat_result) -> tuple[int, int, int]:

@@ -25,7 +25,7 @@ Fact: TypeAlias = tuple[Hashable, ...]
 """The name of a fact: which table it is in, and what it is about."""
 Facts: TypeAlias = dict[Fact, Any]
 Changes: TypeAlias = dict[Fact, tuple[Any, Any]]
-"""What facts were and what they are now; `_ABSENT` where there is none."""
+"""The old and the new values of facts; `_ABSENT` stands for none."""
 
 BOUNDS: Final = "bounds"
 """The first word in names of facts that are the least and the greatest extent, and perhaps more: two are joined."""

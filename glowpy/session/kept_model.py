@@ -1,9 +1,9 @@
 """Kept models: what a session asks of a model before something of it has to be built, from the cache.
 
 An entry is named after the file that was opened (where it is, its size and times), or after the bytes of a model in
-memory, and lists the files of external data in the same way. A file that is so young that it may be changed again
-without other times has no entry. The files stay open: when something has to be built, the model is read from them.
-What else somebody asks of a model, such as its metadata, is an entry of its own (`told`).
+memory, and lists the files of external data in the same way. A file that may be changed without other times, as where
+another machine's clock is ahead, has no entry. The files stay open: when something has to be built, the model is read
+from them. What else somebody asks of a model, such as its metadata, is an entry of its own (`told`).
 """
 
 from __future__ import annotations

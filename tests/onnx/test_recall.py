@@ -147,7 +147,6 @@ def test_recalled_weights_are_mapped_and_shared(cache_folder: Path) -> None:
 def test_a_digest_is_remembered_until_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    monkeypatch.setattr(storage, "_SETTLED", -(10**12))
     read = []
     digest = storage.Storage.digest
 
@@ -170,12 +169,6 @@ def test_a_digest_is_remembered_until_the_file_changes(
     assert path.stat().st_size == status.st_size
     np.testing.assert_allclose(run(path), np.maximum(X @ other, 0), rtol=1e-4, atol=1e-4)
     assert len(compiled) == 2
-
-
-def test_a_young_file_is_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    onnx.save(product(), path)
-    assert not storage.InFile(path).identity
 
 
 def test_external_data_counts(tmp_path: Path, compiled: list[str]) -> None:
