@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,19 +18,18 @@ from glowpy.bundling.link import (
     is_native,
     runner,
 )
-from glowpy.bundling.read import StoredBundle, found_symbols, stored_dims, stored_symbols
+from glowpy.bundling.network import Extent, Network, Symbol
+from glowpy.bundling.read import StoredBundle
 from glowpy.core.extents import Extents, symbols_of_types, type_at
-from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import parse_type
 from glowpy.ir.inst import Instruction
 from glowpy.ir.parser import read_irfunction
 from glowpy.recipe import plan_all
 from glowpy.runtime.ports import Port, Ports
+from glowpy.support import symbolic
 from glowpy.support.children import child_environment
 from glowpy.support.errors import UserError
 from glowpy.support.names import file_stem
-from glowpy.support.symbolic import Symbol
 from glowpy.support.text import Lexer
 
 __all__ = ["Example", "build_examples", "stored_extents", "stored_ports", "stored_programs"]
@@ -75,19 +73,18 @@ class Example:
 
         Raises UserError if the program fails.
         """
-        networks = self.bundle.manifest["networks"]
+        networks = self.bundle.networks
         arguments = ["constants=constants.bin"]
         for network in networks:
-            for extent in network.get("extents", ()):
-                if extent.get("found"):
-                    continue
-                number = extents[network["name"]][extent["symbol"]]
-                arguments.append(f"--{_argument(networks, network, extent)}={number}")
-            for symbol in _ports(network):
+            for extent in network.extents:
+                if not extent.found:
+                    number = extents[network.name][extent.symbol.name]
+                    arguments.append(f"--{_argument(networks, network, extent)}={number}")
+            for symbol in network.ports:
                 file = self._file(network, symbol)
                 arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
-                is_input = symbol["role"] != "output"
-                data = inputs[network["name"]][symbol["weight"]].tobytes() if is_input else b""
+                is_input = symbol.role != "output"
+                data = inputs[network.name][symbol.weight].tobytes() if is_input else b""
                 file.write_bytes(data)
         done = subprocess.run(
             [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False
@@ -98,10 +95,10 @@ class Example:
                 f"the example of {self.bundle.name}, built with {self.label}, ends with {done.returncode}: {message}"
             )
         return {
-            network["name"]: {
-                symbol["weight"]: self._read(network, symbol, extents[network["name"]])
-                for symbol in _ports(network)
-                if symbol["role"] != "input"
+            network.name: {
+                symbol.weight: self._read(network, symbol, extents[network.name])
+                for symbol in network.ports
+                if symbol.role != "input"
             }
             for network in networks
         }
@@ -111,15 +108,13 @@ class Example:
         """The weights as the program that ran has them."""
         return np.fromfile(self.folder / "constants.bin", np.uint8)
 
-    def _file(self, network: Mapping[str, Any], symbol: Mapping[str, Any]) -> Path:
-        return self.folder / f"{file_stem(network['name'] + '.' + symbol['name'])}.bin"
+    def _file(self, network: Network, symbol: Symbol) -> Path:
+        return self.folder / f"{file_stem(network.name + '.' + symbol.name)}.bin"
 
-    def _read(
-        self, network: Mapping[str, Any], symbol: Mapping[str, Any], extents: Extents
-    ) -> Array:
-        type = parse_type(symbol["type"], stored_dims(network))
+    def _read(self, network: Network, symbol: Symbol, extents: Extents) -> Array:
+        type, found = symbol.type, {e.symbol.name for e in network.extents if e.found}
         elements = np.frombuffer(self._file(network, symbol).read_bytes(), type.kind.dtype)
-        if symbols_of_types([type]).keys() & found_symbols(network):
+        if symbols_of_types([type]).keys() & found:
             return elements
         return elements.reshape(type_at(type, extents).extents)
 
@@ -194,32 +189,22 @@ def _build(
 
 def stored_ports(bundle: StoredBundle) -> dict[str, tuple[tuple[Port, ...], tuple[Port, ...]]]:
     """The inputs and outputs of every network; variables are both, of the type of their memory."""
-
-    def of(network: Mapping[str, Any], role: str) -> tuple[Port, ...]:
-        dims = stored_dims(network)
-        return tuple(
-            Port(symbol["original"], symbol["weight"], parse_type(symbol["type"], dims))
-            for symbol in _ports(network)
-            if symbol["role"] in (role, "inout", "variable")
-        )
-
     return {
-        network["name"]: (of(network, "input"), of(network, "output"))
-        for network in bundle.manifest["networks"]
+        network.name: (
+            tuple(symbol.port for symbol in network.ports if symbol.role != "output"),
+            tuple(symbol.port for symbol in network.ports if symbol.role != "input"),
+        )
+        for network in bundle.networks
     }
 
 
 def stored_extents(bundle: StoredBundle) -> list[dict[str, Extents]]:
     """Extents of every network to try: the highest, the lowest, and the mean of both; one of none without symbols."""
     networks = {
-        n["name"]: [
-            extent_symbol
-            for extent_symbol in stored_symbols(n)
-            if extent_symbol.name not in found_symbols(n)
-        ]
-        for n in bundle.manifest["networks"]
+        network.name: [extent.symbol for extent in network.extents if not extent.found]
+        for network in bundle.networks
     }
-    choices: list[Callable[[Symbol], int]] = [lambda one: one.high]
+    choices: list[Callable[[symbolic.Symbol], int]] = [lambda one: one.high]
     if any(networks.values()):
         choices += [lambda one: one.low, lambda one: (one.low + one.high) // 2]
     return [
@@ -237,54 +222,23 @@ def stored_programs(
     """
     file = bundle.directory / f"{bundle.name}.ir"
     lexer = Lexer(file.read_text(encoding="utf-8"), str(file))
-    programs, ports = {}, stored_ports(bundle)
-    for network in bundle.manifest["networks"]:
+    programs = {}
+    for network in bundle.networks:
         ir = read_irfunction(lexer, instructions)
-        tensors = {
-            symbol["weight"]: _tensor(symbol, constants)
-            for symbol in network["symbols"]
-            if symbol["role"] == "constant"
-        }
-        inputs, outputs = ports[network["name"]]
-        state = _state(network)
-        placeholders = {port.placeholder for port in state}
-        inputs, outputs = (
-            tuple(port for port in ports if port.placeholder not in placeholders)
-            for ports in (inputs, outputs)
-        )
+        tensors = {symbol.weight: _tensor(symbol, constants) for symbol in network.constants}
         plans = plan_all(ir)
         callees = (Program(g, plans[g.name], tensors, Ports()) for g in ir.callees.values())
-        programs[network["name"]] = Program(
-            ir, plans[ir.name], tensors, Ports(inputs, outputs, state), tuple(callees)
-        )
+        ports = network.interface(constants)
+        programs[network.name] = Program(ir, plans[ir.name], tensors, ports, tuple(callees))
     return programs
 
 
-def _state(network: Mapping[str, Any]) -> tuple[StatePort, ...]:
-    dims = stored_dims(network)
-    ports = []
-    for symbol in network["symbols"]:
-        if symbol["role"] == "variable":
-            reads, leaves, memory = (
-                parse_type(symbol[what], dims) for what in ("reads", "leaves", "type")
-            )
-            ports.append(StatePort(symbol["original"], symbol["weight"], reads, leaves, memory))
-    return tuple(ports)
+def _tensor(symbol: Symbol, constants: Array) -> Tensor:
+    data = constants[symbol.offset : symbol.offset + symbol.type.size]
+    return Tensor(symbol.type, data.view(symbol.type.kind.dtype).reshape(symbol.type.extents))
 
 
-def _tensor(symbol: Mapping[str, Any], constants: Array) -> Tensor:
-    type = parse_type(symbol["type"])
-    data = constants[symbol["offset"] : symbol["offset"] + type.size]
-    return Tensor(type, data.view(type.kind.dtype).reshape(type.extents))
-
-
-def _ports(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [symbol for symbol in network["symbols"] if symbol["role"] != "constant"]
-
-
-def _argument(
-    networks: Sequence[Mapping[str, Any]], network: Mapping[str, Any], symbol: Mapping[str, Any]
-) -> str:
+def _argument(networks: Sequence[Network], network: Network, named: Symbol | Extent) -> str:
     """How main.c calls an input, output or extent: with its network's name if there are several."""
-    prefix = f"{network['name']}." if len(networks) > 1 else ""
-    return f"{prefix}{symbol['name']}"
+    prefix = f"{network.name}." if len(networks) > 1 else ""
+    return f"{prefix}{named.name}"

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import numpy as np
 
 from glowpy.bundling.c_dims import DIM_FUNCTIONS, c_dim
-from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.layout import Entry, Layout
+from glowpy.bundling.network import Symbol
 from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Quant

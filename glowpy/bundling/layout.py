@@ -12,84 +12,25 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from glowpy.backend import Program
 from glowpy.bundling.c_names import member_name
-from glowpy.core.state import StatePort
+from glowpy.bundling.network import Extent, Network, Role, Symbol
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type
 from glowpy.ir.plan import Area, Slot, aligned
 from glowpy.llvm.entry import GUARD_BYTES
 from glowpy.runtime.host_memory import aligned_array, write_tensor
 from glowpy.runtime.ports import Port
-from glowpy.support import symbolic
 from glowpy.support.names import UniqueNames
 
-__all__ = ["Entry", "Extent", "Layout", "Role", "Symbol", "lay_out"]
-
-Role = Literal["input", "output", "inout", "constant", "variable"]
+__all__ = ["Entry", "Layout", "lay_out"]
 
 
 @dataclass(frozen=True)
-class Symbol:
-    """A tensor a user of the bundle can see, and where it lies in its area.
+class Entry(Network):
+    """A network with its program, on the bundle's constants."""
 
-    Attributes:
-        name: The name in C: that in the model, made an identifier.
-        original: Its name in the model.
-        weight: The name in the IR.
-        role: Whether it goes in or out, or stays.
-        type: Element kind and dimensions; of a variable those of its memory.
-        offset: Where it begins, in bytes.
-        variable: The types that runs read and leave, of a variable.
-        initial: Where the memory of a variable before the first run lies among the constants; None if that is zeros.
-    """
-
-    name: str
-    original: str
-    weight: str
-    role: Role
-    type: Type
-    offset: int
-    variable: StatePort | None = None
-    initial: int | None = None
-
-
-@dataclass(frozen=True)
-class Extent:
-    """Extent of a network's dimension that a run is given, or finds: a symbol, and its name in C."""
-
-    name: str
-    symbol: symbolic.Symbol
-    found: bool
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One network.
-
-    Attributes:
-        name: The name of its entry point.
-        program: On the bundle's constants.
-        symbols: Its memories that can be seen from outside.
-        extents: The extents that its entry point takes beside them, in this order.
-    """
-
-    name: str
     program: Program
-    symbols: tuple[Symbol, ...]
-    extents: tuple[Extent, ...]
-
-    @property
-    def ports(self) -> tuple[Symbol, ...]:
-        """Inputs, outputs and variables, which lie in the mutable area."""
-        return tuple(symbol for symbol in self.symbols if symbol.role != "constant")
-
-    @property
-    def variables(self) -> tuple[Symbol, ...]:
-        """Symbols of the memory that outlives a run."""
-        return tuple(symbol for symbol in self.symbols if symbol.role == "variable")
 
 
 @dataclass(frozen=True)
@@ -157,26 +98,26 @@ def lay_out(
         entries.append(
             Entry(
                 name,
-                placed,
                 _symbols(name, placed, macros, initial),
                 _extents(name, placed, bounds),
+                plan.mutable.size,
+                plan.peak,
+                placed,
             )
         )
-    entries = [
-        replace(
-            e,
-            program=replace(
-                e.program,
-                plan=replace(e.program.plan, constant=replace(e.program.plan.constant, size=end)),
-            ),
-        )
-        for e in entries
-    ]
+    entries = [_with_constants(entry, end) for entry in entries]
     peak = max((entry.program.plan.peak for entry in entries), default=0)
     mutable = max((entry.program.plan.mutable.size for entry in entries), default=0)
     return Layout(
         tuple(entries), _filled(end, tensors), mutable, peak + (2 * GUARD_BYTES if guard else 0)
     )
+
+
+def _with_constants(entry: Entry, size: int) -> Entry:
+    """The network with constants in an area of this size."""
+    plan = entry.program.plan
+    constant = replace(plan.constant, size=size)
+    return replace(entry, program=replace(entry.program, plan=replace(plan, constant=constant)))
 
 
 def _filled(size: int, tensors: Sequence[tuple[Slot, Tensor]]) -> Array:

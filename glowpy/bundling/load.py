@@ -8,77 +8,35 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from glowpy.bundling.host import check_host
+from glowpy.bundling.network import Network
 from glowpy.bundling.options import WeightsPlace
-from glowpy.bundling.read import (
-    StoredBundle,
-    read_bundle,
-    stored_dims,
-    stored_symbols,
-)
-from glowpy.core.extents import Extents, type_at
-from glowpy.core.state import StatePort
-from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type, parse_type
+from glowpy.bundling.read import StoredBundle, read_bundle
+from glowpy.core.extents import Extents
+from glowpy.core.tensor import Array
+from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT, aligned
 from glowpy.llvm.status import Status
 from glowpy.runtime.host_call import HostCall
 from glowpy.runtime.host_memory import aligned_array, part_of
 from glowpy.runtime.instance import Instance
-from glowpy.runtime.ports import Port, Ports
 from glowpy.runtime.state import State
 from glowpy.support.errors import InternalError, LoadError, UserError
 from glowpy.support.forks import Lock
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.process_bound import ProcessBound
-from glowpy.support.symbolic import Dim
 
 __all__ = ["LoadedBundle", "LoadedNetwork", "load_bundle"]
 
 _Entry = Callable[..., int]
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A port and where it lies in the mutable area; and where the initial value of a variable does."""
-
-    port: Port
-    role: str
-    offset: int
-    variable: StatePort | None = None
-    initial: int | None = None
-
-    def begun(self, constants: Array) -> Iterator[StatePort]:
-        """The variable that it is, if it is one, with its initial value."""
-        if self.variable is None or self.initial is None:
-            yield from (self.variable,) if self.variable is not None else ()
-            return
-        type, memory = self.variable.type, self.port.type
-        flat = constants[self.initial : self.initial + memory.room].view(memory.kind.dtype)
-        part = flat.reshape(memory.extents)[tuple(map(slice, type.extents))]
-        yield replace(self.variable, initial=Tensor(type, part))
-
-    def of(self, mutable: Array, extents: Extents) -> Array:
-        """Its array in a mutable area, in a run with these extents."""
-        type = type_at(self.port.type, extents)
-        flat = mutable[self.offset : self.offset + type.room]
-        return flat.view(type.kind.dtype).reshape(type.extents)
-
-
-@dataclass(frozen=True)
-class _Network:
-    """Inputs and outputs, and the names of the symbols that the entry point is told the extents of, or says."""
-
-    places: tuple[_Place, ...]
-    symbols: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -94,7 +52,7 @@ class _Manifest:
     constants: int
     mutable: int
     activations: int
-    networks: Mapping[str, _Network]
+    networks: Mapping[str, Network]
     files: Mapping[str, str]
 
 
@@ -103,25 +61,23 @@ class LoadedNetwork(HostCall):
     """A network of a bundle. Each instance has a mutable area and activations; all share the constants.
 
     The interpreter lock is free while the network runs.
+
+    Attributes:
+        name: The name of its entry point.
+        described: The network as the manifest describes it.
     """
 
     def __init__(
         self, manifest: _Manifest, name: str, library: ctypes.CDLL, constants: Array
     ) -> None:
-        places, self._symbols = manifest.networks[name].places, manifest.networks[name].symbols
+        described = manifest.networks[name]
         self.name = name
-        self._inputs = [place for place in places if place.role in ("input", "inout")]
-        self._outputs = [place for place in places if place.role in ("output", "inout")]
-        self._variables = [place for place in places if place.role == "variable"]
+        self.described = described
+        self._written = (*described.inputs, *described.variables)
+        self._read = (*described.outputs, *described.variables)
+        self._symbols = [extent.symbol.name for extent in described.extents]
         self._start = aligned(manifest.activations)
-        super().__init__(
-            Ports(
-                tuple(place.port for place in self._inputs),
-                tuple(place.port for place in self._outputs),
-                tuple(port for place in self._variables for port in place.begun(constants)),
-            ),
-            self._start + manifest.mutable,
-        )
+        super().__init__(described.interface(constants), self._start + manifest.mutable)
         self._entry: _Entry = _function(library, name, 4 if self._symbols else 3)
         self._extents_array = ctypes.c_size_t * len(self._symbols)
         self._constants = constants
@@ -148,16 +104,16 @@ class LoadedNetwork(HostCall):
         extents: Extents,
     ) -> Extents:
         """The same in two areas, with `numbers` of these extents."""
-        for place in (*self._inputs, *self._variables):
-            np.copyto(place.of(mutable, extents), bindings[place.port.placeholder])
+        for symbol in self._written:
+            np.copyto(symbol.elements(mutable, extents), bindings[symbol.weight])
         arguments = [area.ctypes.data for area in (self._constants, mutable, activations)]
         if self._symbols:
             arguments.append(ctypes.addressof(numbers))
         _expect_ok(self.name, self._entry(*arguments))
         everything = dict(zip(self._symbols, numbers, strict=True)) | dict(extents)
-        for place in (*self._outputs, *self._variables):
-            result = place.of(mutable, everything)
-            np.copyto(part_of(bindings[place.port.placeholder], result.shape), result)
+        for symbol in self._read:
+            result = symbol.elements(mutable, everything)
+            np.copyto(part_of(bindings[symbol.weight], result.shape), result)
         return {name: n for name, n in everything.items() if name not in extents}
 
 
@@ -298,9 +254,11 @@ def _manifest(stored: StoredBundle) -> _Manifest:
     areas = fields["areas"]
     if fields["alignment"] > ALIGNMENT:
         raise UserError(f"expected an alignment of at most {ALIGNMENT}, got {fields['alignment']}")
-    networks = {str(network["name"]): _network(network, areas) for network in fields["networks"]}
+    networks = {network.name: network for network in stored.networks}
     if not networks:
         raise UserError("expected at least one network")
+    for network in networks.values():
+        network.check_places(areas)
     return _Manifest(
         name=stored.name,
         directory=stored.directory,
@@ -314,31 +272,6 @@ def _manifest(stored: StoredBundle) -> _Manifest:
         networks=networks,
         files={str(file): str(digest) for file, digest in fields["files"].items()},
     )
-
-
-def _network(fields: Mapping[str, Any], areas: Mapping[str, int]) -> _Network:
-    dims = stored_dims(fields)
-    ports = [symbol for symbol in fields["symbols"] if symbol["role"] != "constant"]
-    names = tuple(symbol.name for symbol in stored_symbols(fields))
-    return _Network(tuple(_place(symbol, dims, areas) for symbol in ports), names)
-
-
-def _place(symbol: Mapping[str, Any], dims: Mapping[str, Dim], areas: Mapping[str, int]) -> _Place:
-    """A port. Raises UserError unless it lies in the mutable area: memory outside it is not ours."""
-    type = parse_type(str(symbol["type"]), dims)
-    port = Port(str(symbol["original"]), str(symbol["name"]), type)
-    variable = None
-    if symbol["role"] == "variable":
-        reads, leaves = (parse_type(str(symbol[what]), dims) for what in ("reads", "leaves"))
-        variable = StatePort(port.name, port.placeholder, reads, leaves, type)
-    places = {"mutable": int(symbol["offset"])}
-    if variable is not None and "initial" in symbol:
-        places["constants"] = int(symbol["initial"])
-    for area, offset in places.items():
-        if offset < 0 or offset % ALIGNMENT or offset + port.type.room > areas[area]:
-            what = "the mutable area" if area == "mutable" else "the constants"
-            raise UserError(f"'{port.name}' does not lie in {what}")
-    return _Place(port, str(symbol["role"]), places["mutable"], variable, places.get("constants"))
 
 
 def _checked_file(manifest: _Manifest, file: str, note: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.layout import Layout
 from glowpy.bundling.options import BundleOptions
 from glowpy.bundling.read import FORMAT, manifest_digest
 from glowpy.bundling.report import SizeReport
@@ -77,7 +77,7 @@ def manifest_text(
             "activations": layout.activations_size,
         },
         "constants_crc32": layout.crc,
-        "networks": [_network(entry) for entry in layout.entries],
+        "networks": [entry.fields for entry in layout.entries],
         "sizes": report.as_json() if report is not None else None,
         "files": {
             name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())
@@ -85,42 +85,3 @@ def manifest_text(
     }
     fields["digest"] = manifest_digest(fields)
     return json.dumps(fields, indent=2) + "\n"
-
-
-def _network(entry: Entry) -> dict[str, Any]:
-    plan = entry.program.plan
-    fields = {
-        "name": entry.name,
-        "mutable": plan.mutable.size,
-        "activations": plan.peak,
-        "symbols": [_symbol(symbol) for symbol in entry.symbols],
-    }
-    if entry.extents:
-        fields["extents"] = [
-            {
-                **asdict(extent.symbol),
-                "name": extent.name,
-                "symbol": extent.symbol.name,
-                **({"found": True} if extent.found else {}),
-            }
-            for extent in entry.extents
-        ]
-    return fields
-
-
-def _symbol(symbol: Symbol) -> dict[str, Any]:
-    variable = symbol.variable
-    variable_types = (
-        {} if variable is None else {"reads": variable.type, "leaves": variable.following}
-    )
-    return {
-        "name": symbol.name,
-        "original": symbol.original,
-        "weight": symbol.weight,
-        "role": symbol.role,
-        "type": str(symbol.type),
-        "offset": symbol.offset,
-        "size": symbol.type.room,
-        **{what: str(type) for what, type in variable_types.items()},
-        **({} if symbol.initial is None else {"initial": symbol.initial}),
-    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from string import Template
 
 from glowpy.bundling.header import C_TYPES
-from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.layout import Entry, Layout
+from glowpy.bundling.network import Symbol
 from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 

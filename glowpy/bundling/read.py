@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glowpy.bundling.network import Network
 from glowpy.bundling.options import BundleOptions
 from glowpy.support.errors import LoadError
 from glowpy.support.loc import Loc
-from glowpy.support.symbolic import Dim, Symbol, symbol
 
 __all__ = [
     "FORMAT",
     "StoredBundle",
-    "found_symbols",
     "manifest_digest",
     "manifests",
     "read_bundle",
-    "stored_dims",
-    "stored_symbols",
 ]
 
 FORMAT = 1
@@ -62,6 +59,11 @@ class StoredBundle:
         settings: Mapping[str, Any] = self.manifest["compile"]
         return settings
 
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Its networks."""
+        return tuple(Network.of(fields) for fields in self.manifest["networks"])
+
     def damage(self) -> list[str]:
         """One sentence for every file that is missing or is not what it was when the bundle was made."""
         damages = []
@@ -72,26 +74,6 @@ class StoredBundle:
             elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
                 damages.append(f"{name} was modified")
         return damages
-
-
-def stored_symbols(network: Mapping[str, Any]) -> list[Symbol]:
-    """Returns the symbols whose extents a network's entry point takes or finds, as its manifest lists them."""
-    return [
-        Symbol(str(extent["symbol"]), *(int(extent[field]) for field in ("low", "high", "likely")))
-        for extent in network.get("extents", ())
-    ]
-
-
-def found_symbols(network: Mapping[str, Any]) -> set[str]:
-    """Returns the symbols whose extents a run finds."""
-    return {str(extent["symbol"]) for extent in network.get("extents", ()) if extent.get("found")}
-
-
-def stored_dims(network: Mapping[str, Any]) -> dict[str, Dim]:
-    """Returns the dimensions of stored symbols by name, as types depend on them."""
-    return {
-        one.name: symbol(one.name, one.low, one.high, one.likely) for one in stored_symbols(network)
-    }
 
 
 def manifest_digest(fields: Mapping[str, Any]) -> str:

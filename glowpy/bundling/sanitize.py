@@ -16,7 +16,7 @@ from typing import final
 from glowpy.bundling.example import stored_programs
 from glowpy.bundling.load import LoadedBundle, LoadedNetwork, load_bundle
 from glowpy.bundling.make import random_inputs
-from glowpy.bundling.read import StoredBundle, read_bundle
+from glowpy.bundling.read import read_bundle
 from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
@@ -49,12 +49,7 @@ def load_sanitized(directory: Path | str) -> dict[str, SanitizedNetwork]:
     instructions = known_instructions(backend_class(stored.backend))
     programs = stored_programs(stored, instructions, bundle.constants)
     return {
-        name: SanitizedNetwork(
-            bundle,
-            network,
-            NumberedRuns(programs[name]),
-            _ports(stored, name),
-        )
+        name: SanitizedNetwork(bundle, network, NumberedRuns(programs[name]))
         for name, network in bundle.networks.items()
     }
 
@@ -94,20 +89,6 @@ def run_sanitized(directory: Path | str, seed: int = 0) -> int:
     return count
 
 
-def _ports(stored: StoredBundle, network: str) -> Mapping[str, tuple[str, int]]:
-    """The role of every port by the name of its weight, and where it lies in the mutable area."""
-    (fields,) = (
-        network_fields
-        for network_fields in stored.manifest["networks"]
-        if network_fields["name"] == network
-    )
-    return {
-        symbol["weight"]: (symbol["role"], symbol["offset"])
-        for symbol in fields["symbols"]
-        if symbol["role"] != "constant"
-    }
-
-
 @final
 class SanitizedNetwork(HostCall):
     """A network of a bundle whose every run is checked. Raises AccessError for the first fault."""
@@ -117,13 +98,11 @@ class SanitizedNetwork(HostCall):
         bundle: LoadedBundle,
         network: LoadedNetwork,
         runs: NumberedRuns,
-        ports: Mapping[str, tuple[str, int]],
     ) -> None:
         super().__init__(network.ports, 0)
         self._bundle = bundle
         self._network = network
         self._runs = runs
-        self._ports = ports
 
     def execute(self, bindings: Mapping[str, Array], arena: Array, extents: Extents) -> Extents:
         """Runs in areas of its own, of which the results are copied."""
@@ -135,11 +114,11 @@ class SanitizedNetwork(HostCall):
             mutable, activations = self._bundle.area_sizes
             memory = [Area("the activations", activations), Area("the mutable area", mutable)]
             places = {}
-            for name, (role, offset) in self._ports.items():
-                places[name] = memory[1], offset
-                if role != "output":
-                    size = self._type(name, extents).size
-                    memory[1].known[offset : offset + size] = True
+            for symbol in self._network.described.ports:
+                places[symbol.weight] = memory[1], symbol.offset
+                if symbol.role != "output":
+                    size = self._type(symbol.weight, extents).size
+                    memory[1].known[symbol.offset : symbol.offset + size] = True
             return memory, places
 
         def execute(memory: Sequence[Area], watch: Watch) -> Extents:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glowpy.bundling.header import ROLE_NUMBERS
-from glowpy.bundling.layout import Entry, Layout, Symbol
+from glowpy.bundling.layout import Entry, Layout
+from glowpy.bundling.network import Symbol
 from glowpy.bundling.options import BundleOptions
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents, type_at

@@ -18,8 +18,8 @@ def weights_listing(layout: Layout) -> str:
     ]
     seen: set[int] = set()
     for entry in layout.entries:
-        for symbol in entry.symbols:
-            if symbol.role != "constant" or symbol.offset in seen:
+        for symbol in entry.constants:
+            if symbol.offset in seen:
                 continue
             seen.add(symbol.offset)
             data = layout.constants[symbol.offset : symbol.offset + symbol.type.size].view(

@@ -300,7 +300,8 @@ def _print_json(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
 
 
 def _print(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
-    manifest = read_bundle(written.directory).manifest
+    stored = read_bundle(written.directory)
+    manifest = stored.manifest
     target = manifest["target"]
     title = (
         f"{manifest['name']} for {target['triple']} ({target['cpu']}, kernels {target['variant']})"
@@ -323,13 +324,13 @@ def _print(written: Bundle, tuned: Sequence[Tuned] | None) -> None:
         ]
         if rows:
             print_table("Most code", ["instruction", ">code", ">stack"], rows)
-    for network in manifest["networks"]:
+    for network in stored.networks:
         ranges = [
-            f"{extent['symbol']} = {extent['low']}..{extent['high']}{' (found)' * extent.get('found', False)}"
-            for extent in network.get("extents", ())
+            f"{extent.symbol.name} = {extent.symbol.low}..{extent.symbol.high}{' (found)' * extent.found}"
+            for extent in network.extents
         ]
         if ranges:
-            click.echo(f"{network['name']}: {', '.join(ranges)}; memory is for the highest")
+            click.echo(f"{network.name}: {', '.join(ranges)}; memory is for the highest")
     if tuned is not None:
         click.echo(tuning_text(tuned))
     click.echo(f"{written.directory}: {', '.join(written.files)}")

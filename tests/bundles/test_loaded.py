@@ -432,6 +432,7 @@ def test_a_newer_format(copy: Path) -> None:
         (lambda fields: fields["networks"][0]["symbols"][0].update(type="f32[1x"), "manifest"),
         (lambda fields: fields["networks"][0]["symbols"][0].update(offset=1 << 20), "does not lie"),
         (lambda fields: fields["networks"][0]["symbols"][0].update(offset=-64), "does not lie"),
+        (lambda fields: fields["networks"][0]["symbols"][0].update(role="out"), "got 'out'"),
         (lambda fields: fields["networks"][0].update(name="nothing"), "no function nothing"),
         (lambda fields: fields["areas"].update(constants=1), "expected 1 bytes"),
         (lambda fields: fields.update(alignment=4096), "alignment"),

@@ -16,6 +16,7 @@ from glowpy.bundling.load import load_bundle
 from glowpy.bundling.read import manifest_digest, read_bundle
 from glowpy.bundling.verify import verify_bundle
 from glowpy.core.tensor import Array
+from glowpy.engine import compilation
 from glowpy.engine import compile as compile_module
 from glowpy.graph.parser import parse_module
 from glowpy.graph.state import keep_state
@@ -138,6 +139,17 @@ def test_headers_and_manifests_tell_of_variables(tmp_path: Path) -> None:
         "y": "output",
         **dict.fromkeys(PAIRS, "variable"),
     }
+
+
+def test_manifests_describe_the_ports_of_the_program(tmp_path: Path) -> None:
+    make(tmp_path)
+    stored = read_bundle(tmp_path)
+    (network,) = stored.networks
+    assert [network.fields] == stored.manifest["networks"]
+    constants = np.zeros(stored.manifest["areas"]["constants"], np.uint8)
+    ports = network.interface(constants)
+    assert ports.state
+    assert ports == compilation(stateful(), CpuBackend()).program.ports
 
 
 def test_the_example_agrees_with_the_interpreter(tmp_path: Path) -> None:
