@@ -35,6 +35,19 @@ if TYPE_CHECKING:
 __all__ = ["Content", "HostedModel", "Model"]
 
 
+@dataclass(frozen=True)
+class Content:
+    """Content of a model that says the same in every process.
+
+    Attributes:
+        digest: What `Model.digest` says of it, without the ways in which it is read.
+        files: The files that it is in but for the model's own.
+    """
+
+    digest: str
+    files: Mapping[Path, InFile]
+
+
 class HostedModel(ABC):
     """A checked model of which a session computes a part itself."""
 
@@ -63,18 +76,10 @@ class HostedModel(ABC):
     def has_host_steps(self) -> bool:
         """Whether there is a step that the session computes, and not only values that machine code does not have."""
 
-
-@dataclass(frozen=True)
-class Content:
-    """Content of a model that says the same in every process.
-
-    Attributes:
-        digest: What `Model.digest` says of it, without the ways in which it is read.
-        files: The files that it is in but for the model's own.
-    """
-
-    digest: str
-    files: Mapping[Path, InFile]
+    @property
+    def content(self) -> Content | None:
+        """Names what the model is made of: see `Model.content`."""
+        return None
 
 
 class Model(ABC):

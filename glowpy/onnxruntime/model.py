@@ -137,7 +137,7 @@ def whole_model(
 
 def whole(model: Model | HostedModel) -> OnnxModel | OnnxHostedModel:
     """The model itself of what `open_model` returns. Raises LoadError if its file was changed since."""
-    return cast("OnnxModel | OnnxHostedModel", opened(model) if isinstance(model, Model) else model)
+    return cast("OnnxModel | OnnxHostedModel", opened(model))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ An entry is named after the file that was opened (where it is, its size and time
 memory, and lists the files of external data in the same way. A file that may be changed without other times, as where
 another machine's clock is ahead, has no entry. The files stay open: when something has to be built, the model is read
 from them. What else somebody asks of a model, such as its metadata, is an entry of its own (`told`).
+
+Of a model that a session computes in part the entry has the plan, whose segments are kept models as well. A model of
+numbers whose branches or rounds a session computes has such an entry for each error that asks for that.
 """
 
 from __future__ import annotations
@@ -12,16 +15,29 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from dataclasses import astuple, dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo
-from glowpy.importer.model import Content, HostedModel, Model
+from glowpy.importer.host_plan import HostPlan, Segment
+from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.storage import InFile
+from glowpy.session.plan_text import (
+    Fields,
+    NoTextError,
+    Place,
+    info_fields,
+    info_of,
+    plan_fields,
+    plan_of,
+    segment_at,
+)
 from glowpy.support.cache import Key, read, write
-from glowpy.support.errors import LoadError
+from glowpy.support.errors import LoadError, UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.limits import within_limits
 
@@ -31,10 +47,10 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Array
     from glowpy.core.type import Type
     from glowpy.graph.function import Module
-    from glowpy.importer.needs import RoundsError, ValueNeededError
+    from glowpy.importer.value_types import HostInfo
     from glowpy.support.symbolic import Dim
 
-__all__ = ["KeptModel", "open_kept", "opened", "told"]
+__all__ = ["KeptHosted", "KeptModel", "open_kept", "opened", "told"]
 
 Reading: TypeAlias = "Callable[[Mapping[Path, InFile]], Model | HostedModel]"
 """Reads and checks a model, of which these files are open already."""
@@ -50,10 +66,11 @@ class KeptModel(Model):
         file: str,
         fields: Mapping[str, Any],
         reading: Callable[[], Model | HostedModel],
-        whole: Model | None = None,
+        whole: Model | HostedModel | None = None,
     ) -> None:
         self._key, self._file, self._fields, self._reading = key, file, fields, reading
-        self._whole = [] if whole is None else [whole]  # of all copies, once it is read
+        self._whole = [whole] if isinstance(whole, Model) else []  # of all copies, once it is read
+        self._hosted: dict[str, HostedModel | None] = {}  # the same, by what asks for it
 
     @property
     def is_read(self) -> bool:
@@ -100,20 +117,38 @@ class KeptModel(Model):
 
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
         """The same model, whose session runs what the error is about itself: see `Model.in_parts`."""
-        return self.opened().in_parts(error)
+        what = f"{isinstance(error, ValueNeededError)} {_places(error)}"
+        if what not in self._hosted:
+            self._hosted[what] = self._in_parts(what, error)
+        return self._hosted[what]
+
+    def _in_parts(self, what: str, error: RoundsError | ValueNeededError) -> HostedModel | None:
+        whole = cache(lambda: self.opened().in_parts(error))
+
+        def can_be(_: Model) -> bool:
+            hosted = whole()
+            return hosted is not None and hosted.has_host_steps
+
+        def fields(_: Model) -> Fields:
+            hosted = whole()
+            return {} if hosted is None else _hosted_fields(hosted)
+
+        if not self.told(f"parts {what}", can_be):
+            return None
+        key = Key.of("model", self._key.digest, what)
+        kept_fields = cache(lambda: self.told(f"plan {what}", fields))
+        return KeptHosted(key, self.file, kept_fields, whole, has_host_steps=True)
 
     def asks_for_rounds(self, error: ValueNeededError) -> bool:
         """Whether an error asks how often a loop of the model runs: see `Model.asks_for_rounds`."""
-        return self.opened().asks_for_rounds(error)
+        answer: bool = self.told(
+            f"asks {_places(error)}", lambda model: model.asks_for_rounds(error)
+        )
+        return answer
 
     def told(self, what: str, tell: Callable[[Any], Any]) -> Any:
         """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
-        key = Key.of("model", self._key.digest, self._fields["content"], what)
-        payload = read(key)
-        if payload is None:
-            payload = json.dumps(tell(self.opened())).encode()
-            write(key, payload)
-        return json.loads(payload)
+        return _told(Key.of("model", self._key.digest, self._fields["content"], what), tell, self)
 
     def build(self, **given: Any) -> Module:
         """A module: see `Model.build`."""
@@ -126,14 +161,125 @@ class KeptModel(Model):
         return self.opened().module(types, values, supposed)
 
 
-def opened(model: Model) -> Model:
+@final
+class KeptHosted(HostedModel):
+    """A model that a session computes in part, of which the cache says how: it is read when something is to be built.
+
+    Args:
+        key: Names it.
+        file: How messages call it.
+        fields: Returns what the cache has of it; nothing where that is not all.
+        reading: Reads the model itself.
+        has_host_steps: Whether there is a step that the session computes.
+        whole: The model itself, if it was read.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        file: str,
+        fields: Callable[[], Fields],
+        reading: Callable[[], Model | HostedModel | None],
+        *,
+        has_host_steps: bool,
+        whole: Model | HostedModel | None = None,
+    ) -> None:
+        self._key, self._file = key, file
+        self._kept, self._reading = fields, reading
+        self._has_host_steps = has_host_steps
+        self._whole = [whole] if isinstance(whole, HostedModel) else []  # once it is read
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the model itself was read."""
+        return bool(self._whole)
+
+    @property
+    def file(self) -> str:
+        """The name of the model in messages."""
+        return self._file
+
+    @cached_property
+    def inputs(self) -> list[HostInfo]:
+        """The inputs, in the order of the model."""
+        fields = self._kept()
+        return [info_of(one) for one in fields["inputs"]] if fields else self.opened().inputs
+
+    @cached_property
+    def outputs(self) -> list[HostInfo]:
+        """The outputs, in the order of the model."""
+        fields = self._kept()
+        return [info_of(one) for one in fields["outputs"]] if fields else self.opened().outputs
+
+    @cached_property
+    def plan(self) -> HostPlan:
+        """The steps of the model. Raises UserError that lists the nodes that are wrong in themselves."""
+        fields = self._kept()
+        return plan_of(fields["plan"], self._segment) if fields else self.opened().plan
+
+    @property
+    def has_host_steps(self) -> bool:
+        """Whether there is a step that the session computes."""
+        return self._has_host_steps
+
+    def opened(self) -> HostedModel:
+        """The model itself. Raises LoadError if its file was changed since."""
+        whole = self._whole[0] if self._whole else self._reading()
+        if not isinstance(whole, HostedModel):
+            raise LoadError(f"'{self.file}' was changed while it was in use")
+        self._whole[:] = [whole]
+        return whole
+
+    def told(self, what: str, tell: Callable[[Any], Any]) -> Any:
+        """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
+        return _told(Key.of("model", self._key.digest, "hosted", what), tell, self)
+
+    def _segment(self, fields: Sequence[Any], place: Place) -> Segment:
+        inputs, outputs, strings, model = fields
+        key = Key.of("model", self._key.digest, f"{place}")
+        reading = partial(self._segment_model, place)
+        kept = KeptModel(key, self.file, model, reading)
+        return _KeptSegment(tuple(inputs), tuple(outputs), frozenset(strings), kept)
+
+    def _segment_model(self, place: Place) -> Model:
+        segment = segment_at(self.opened().plan, place)
+        if segment is None:
+            raise LoadError(f"'{self.file}' was changed while it was in use")
+        return segment.model()
+
+
+@dataclass(frozen=True)
+class _KeptSegment(Segment):
+    """A segment of a model that is kept."""
+
+    kept: KeptModel
+
+    def model(self) -> Model:
+        """Returns the model, which was checked before."""
+        return self.kept
+
+
+def _told(key: Key, tell: Callable[[Any], Any], model: KeptModel | KeptHosted) -> Any:
+    payload = read(key)
+    if payload is None:
+        payload = json.dumps(tell(model.opened())).encode()
+        write(key, payload)
+    return json.loads(payload)
+
+
+def _places(error: UserError) -> list[tuple[object, ...]]:
+    """The places in a model that an error is about."""
+    return [astuple(diagnostic.loc) for diagnostic in error.diagnostics]
+
+
+def opened(model: Model | HostedModel) -> Model | HostedModel:
     """The model itself of what is perhaps kept. Raises LoadError if its file was changed since."""
-    return model.opened() if isinstance(model, KeptModel) else model
+    return model.opened() if isinstance(model, KeptModel | KeptHosted) else model
 
 
 def told(model: Model | HostedModel, what: str, tell: Callable[[Any], Any]) -> Any:
     """Returns what `tell` says of a model that was read, which has a form in JSON: see `KeptModel.told`."""
-    if isinstance(model, KeptModel):
+    if isinstance(model, KeptModel | KeptHosted):
         return model.told(what, tell)
     return tell(model)
 
@@ -181,16 +327,16 @@ class _Kept:
             parts = ["bytes", hashlib.sha256(model).hexdigest()]
         else:
             try:
-                file = InFile(Path(model))
-            except (LoadError, ValueError):  # which is told by who reads it
+                file = InFile(Path(model)) if Path(model).is_file() else None
+            except (LoadError, OSError, ValueError):  # which is told by who reads it
                 return
-            if not file.identity:
+            if file is None or not file.identity:
                 return
             self._files = {Path(model): file}
             parts = ["file", str(Path(model).absolute()), file.identity]
         self._key = Key.of("model", package_identity(), *parts, way)
 
-    def model(self) -> KeptModel | None:
+    def model(self) -> KeptModel | KeptHosted | None:
         """Reads the entry; None if there is none, or a file of external data is another now."""
         payload = None if self._key is None else read(self._key)
         if payload is None or self._key is None:
@@ -204,44 +350,80 @@ class _Kept:
                 return None
             if files[Path(path)].identity != identity:
                 return None
-        return KeptModel(self._key, self._file, fields, partial(self._reading, files))
+        return self._kept(self._key, fields, files)
+
+    def _kept(
+        self,
+        key: Key,
+        fields: Fields,
+        files: Mapping[Path, InFile],
+        whole: Model | HostedModel | None = None,
+    ) -> KeptModel | KeptHosted:
+        reading = partial(self._reading, files)
+        if "plan" in fields:
+            has_steps: bool = fields["has_host_steps"]
+            kept = partial(KeptHosted, has_host_steps=has_steps, whole=whole)
+            return kept(key, self._file, lambda: fields, reading)
+        return KeptModel(key, self._file, fields, reading, whole)
 
     def read(self) -> Model | HostedModel:
         """Reads the model, and makes the entry, where all that a session may ask can be said."""
         opened = self._reading(self._files)
-        if self._key is None or not isinstance(opened, Model):
+        content = None if self._key is None else opened.content
+        if self._key is None or content is None or not _are_known(content.files):
             return opened
-        content = opened.content
-        if content is None or not _is_plain(opened, content):
+        fields = _fields(opened) if isinstance(opened, Model) else _hosted_fields(opened)
+        if not fields:
             return opened
-        fields = {
-            "inputs": [_fields(info) for info in opened.inputs],
-            "outputs": [_fields(info) for info in opened.outputs],
-            "state": opened.state,
-            "content": content.digest,
-            "external": [(str(path), file.identity) for path, file in content.files.items()],
+        external = [(str(path), file.identity) for path, file in content.files.items()]
+        write(self._key, json.dumps({**fields, "external": external}).encode())
+        return self._kept(self._key, fields, self._files, opened)
+
+
+def _are_known(files: Mapping[Path, InFile]) -> bool:
+    """Whether an entry can name files of external data."""
+    return len(files) <= _MOST_FILES and all(file.identity for file in files.values())
+
+
+def _fields(model: Model) -> Fields:
+    """The fields of an entry for a model of numbers; none if they are not all that a session may ask."""
+    content, infos = model.content, [*model.inputs, *model.outputs]
+    if content is None or any(info.narrow for info in infos):
+        return {}
+    return {
+        "inputs": [_info_fields(info) for info in model.inputs],
+        "outputs": [_info_fields(info) for info in model.outputs],
+        "state": model.state,
+        "content": content.digest,
+    }
+
+
+def _hosted_fields(model: HostedModel) -> Fields:
+    """The same for a model that a session computes in part."""
+    try:
+        return {
+            "inputs": [info_fields(info) for info in model.inputs],
+            "outputs": [info_fields(info) for info in model.outputs],
+            "plan": plan_fields(model.plan, _segment_fields),
+            "has_host_steps": model.has_host_steps,
         }
-        write(self._key, json.dumps(fields).encode())
-        reading = partial(self._reading, self._files)
-        return KeptModel(self._key, self._file, fields, reading, opened)
+    except (NoTextError, UserError):  # whoever runs it says what is wrong
+        return {}
 
 
-def _is_plain(opened: Model, content: Content) -> bool:
-    """Whether an entry can say all that a session may ask of a model."""
-    return (
-        len(content.files) <= _MOST_FILES
-        and all(file.identity for file in content.files.values())
-        and not any(info.narrow for info in (*opened.inputs, *opened.outputs))
-    )
+def _segment_fields(segment: Segment) -> Fields:
+    """The same for a part of it. Raises NoTextError if that is not all, UserError if the part is wrong."""
+    fields = _fields(segment.model())
+    if not fields:
+        raise NoTextError
+    return fields
 
 
 _MOST_FILES = 64
 """A model with more files of external data is read each time."""
 
-_Fields = tuple[str, str, list[DeclaredDim] | None, list[DeclaredDim] | None]
 
-
-def _fields(info: ValueInfo) -> _Fields:
+def _info_fields(info: ValueInfo) -> Any:
     return info.name, info.kind.value, info.shape, info.names
 
 

@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 import numpy as np
 
 from glowpy.backends.cpu.functions import load_functions
-from glowpy.backends.cpu.target import CpuTarget
 from glowpy.core.tensor import Array, address_of, allocated
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.code_image import Functions
@@ -34,6 +33,9 @@ from glowpy.support.symbolic import (
     substituted,
     symbols_of,
 )
+
+if TYPE_CHECKING:
+    from glowpy.backends.cpu.target import CpuTarget
 
 __all__ = ["Repetition", "RunRounds", "load_rounds", "repetition_of"]
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, defs
 
 from glowpy.importer.elements import kind_of
 from glowpy.importer.host_plan import HostPlan
-from glowpy.importer.model import HostedModel
+from glowpy.importer.model import Content, HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
@@ -189,6 +189,11 @@ class OnnxHostedModel(HostedModel):
     def has_host_steps(self) -> bool:
         """Whether there is a step that the session computes."""
         return bool(self.graph.host_nodes if self.forced is None else self.forced)
+
+    @property
+    def content(self) -> Content | None:
+        """Names the bytes that the model is made of; None where packages define operators."""
+        return OnnxModel(self.source).content
 
     @property
     def has_host_ports(self) -> bool:
