@@ -2,6 +2,7 @@
 #ifndef T
 #include "dot.h"
 #include "kernels_gen.h"
+#include "lanes.h"
 #include "libjit.h"
 #include "product.h"
 
@@ -179,6 +180,7 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
 #ifndef ROW_LINES
 #define ROW_LINES 8
 #define ROW_COLUMNS 4
+#define MANY_DEPTH 512  // beyond it columns that are read at once compete for few lines of the cache
 #endif
 
 /// A row times `vectors` vectors of columns that lie side by side in each line of the matrix, `step` after the last one.
@@ -216,27 +218,82 @@ INLINE void OF(row_times_lines)(S *result, const T *row, const F *matrix, dim_t 
   if (cols % W) OF(row_times_columns)(result + cols - W, row, matrix + cols - W, depth, step, 1);
 }
 
-/// A row times `count` columns that each lie by themselves, `step` after the last one. A sum is that of every lane first,
-/// then halves of the lanes are added.
-INLINE void OF(row_times_each)(S *result, const T *row, const F *matrix, dim_t depth, dim_t step, dim_t count) {
-  V sums[ROW_COLUMNS];
+/// A row for products with columns that lie by themselves: after whole vectors the last elements, wherever a vector of a column
+/// has them, from `last` on. The vector's other lanes count for nothing, whatever is there.
+typedef struct {
+  const T *elements;
+  dim_t whole, left, last;
+  V rest;
+  OF(take) takes;
+} OF(row_t);
+
+INLINE OF(row_t) OF(row_of)(const T *elements, dim_t depth) {
+  dim_t whole = depth / W * W, left = depth - whole, last = depth < W ? 0 : depth - W, first = depth < W ? 0 : W - left;
+  OF(row_t) row = {elements, whole, left, last, {0}, {0}};
+  for (dim_t i = first; i < first + left; i++) {
+    row.rest[i] = elements[last + i];
+    row.takes[i] = -1;
+  }
+  return row;
+}
+
+/// A row times each of `count` columns, `step` after the last one, in lanes that are still to be added up.
+INLINE void OF(row_times_lanes)(V *sums, OF(row_t) row, const F *matrix, dim_t step, dim_t count) {
   UNROLL for (dim_t n = 0; n < count; n++) sums[n] = (V){0};
-  dim_t k = 0;
-  ROLLED for (; k + W <= depth; k += W) {
-    V x = *(const V *)(row + k);
+  ROLLED for (dim_t k = 0; k < row.whole; k += W) {
+    V x = *(const V *)(row.elements + k);
     UNROLL for (dim_t n = 0; n < count; n++)
         sums[n] = MULTIPLY_ADD(sums[n], x, *(const V *)(matrix + n * step + k));
   }
+  if (!row.left) return;
   UNROLL for (dim_t n = 0; n < count; n++) {
-    S lanes[W];
-    *(V *)lanes = sums[n];
-    UNROLL for (dim_t width = W / 2; width; width /= 2) {
-      UNROLL for (dim_t i = 0; i < width; i++) lanes[i] += lanes[i + width];
-    }
-    result[n] = lanes[0];
+    V column = OF(choose_lanes)(row.takes, *(const V *)(matrix + n * step + row.last), (V){0});
+    sums[n] = MULTIPLY_ADD(sums[n], row.rest, column);
   }
-  for (; k < depth; k++) {
-    UNROLL for (dim_t n = 0; n < count; n++) result[n] += row[k] * matrix[n * step + k];
+}
+
+/// The lanes of two vectors, in each of which the halves of groups of lanes are added: half as many lanes of each.
+INLINE V OF(halves_added)(V a, V b, dim_t half) {
+  V low = a, high = a;
+  UNROLL for (dim_t lane = 0; lane < W; lane++) {
+    dim_t from = lane / half * 2 * half + lane % half;
+    low[lane] = from < W ? a[from] : b[from - W];
+    high[lane] = from < W ? a[from + half] : b[from + half - W];
+  }
+  return low + high;
+}
+
+/// A row times as many columns as a vector has lanes: their lanes are added up together, a half after the other.
+INLINE void OF(row_times_many)(S *result, OF(row_t) row, const F *matrix, dim_t step) {
+  V sums[W];
+  OF(row_times_lanes)(sums, row, matrix, step, W);
+  UNROLL for (dim_t half = W / 2; half; half /= 2) {
+    UNROLL for (dim_t i = 0; i < half; i++) sums[i] = OF(halves_added)(sums[2 * i], sums[2 * i + 1], half);
+  }
+  *(V *)result = sums[0];
+}
+
+/// A row times `count` columns. A sum is that of every lane first, then halves of the lanes are added.
+INLINE void OF(row_times_each)(S *result, OF(row_t) row, const F *matrix, dim_t step, dim_t count) {
+  V sums[ROW_COLUMNS];
+  OF(row_times_lanes)(sums, row, matrix, step, count);
+  UNROLL for (dim_t n = 0; n < count; n++) result[n] = OF(sum_of_lanes)(sums[n]);
+}
+
+/// A row times columns that each lie by themselves. Nothing is read beyond the last one.
+INLINE void OF(row_times_separate)(S *result, const T *elements, const F *matrix, dim_t depth, dim_t step, dim_t cols) {
+  OF(row_t) row = OF(row_of)(elements, depth);
+  dim_t n = 0, whole = cols;
+  while (depth < W && whole > 0 && (cols - whole) * step + depth < W) whole--;
+  if (depth < MANY_DEPTH)
+    for (; n + W <= whole; n += W) OF(row_times_many)(result + n, row, matrix + n * step, step);
+  for (; n + ROW_COLUMNS <= whole; n += ROW_COLUMNS)
+    OF(row_times_each)(result + n, row, matrix + n * step, step, ROW_COLUMNS);
+  for (; n < whole; n++) OF(row_times_each)(result + n, row, matrix + n * step, step, 1);
+  for (; n < cols; n++) {
+    F column[W] = {0};
+    for (dim_t k = 0; k < depth; k++) column[k] = matrix[n * step + k];
+    OF(row_times_each)(result + n, row, column, step, 1);
   }
 }
 
@@ -256,10 +313,9 @@ KERNEL void OF(libjit_cpu_row_matmul)(S *result, const T *lhs, const F *rhs, con
       OF(row_times_lines)(to, row, matrix, depth, line, cols);
       continue;
     }
-    if (line == 1) {
-      for (; n + ROW_COLUMNS <= cols; n += ROW_COLUMNS)
-        OF(row_times_each)(to + n, row, matrix + n * step, depth, step, ROW_COLUMNS);
-      for (; n < cols; n++) OF(row_times_each)(to + n, row, matrix + n * step, depth, step, 1);
+    if (line == 1 && step >= 0) {
+      OF(row_times_separate)(to, row, matrix, depth, step, cols);
+      continue;
     }
     for (; n < cols; n++) {
       S total = 0;

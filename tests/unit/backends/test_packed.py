@@ -16,6 +16,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuDepthwiseConvInst,
     CpuMatmulInst,
     CpuPackMatrixInst,
+    CpuRowMatmulInst,
 )
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
@@ -139,14 +140,17 @@ def test_depthwise_convolution(module: Module) -> None:
 
 @pytest.mark.parametrize(
     ("type", "columns"),
-    [("f32[1x1]", 1), ("f32[3x5]", 7), ("f32[13x31]", 65), ("f32[2x3x17]", 33), ("f32[1x64]", 10)],
-)
+    [("f32[1x1]", 1), ("f32[3x5]", 7), ("f32[13x31]", 65), ("f32[2x3x17]", 33), ("f32[1x64]", 10),
+     ("f32[37x20]", 1), ("f32[2x3x5]", 1)],
+)  # fmt: skip
 def test_matrix_product(type: str, columns: int) -> None:
+    """One column meets the rows where they lie: packed, it would be padded to a vector."""
+
     def build(f: Function, x: Placeholder) -> Operand:
         weights = f.module.create_constant("w", floats(x.type.extents[-1], columns))
         return f.create_mat_mul("product", x, weights)
 
-    check(network(type, build), CpuMatmulInst)
+    check(network(type, build), CpuMatmulInst if columns > 1 else CpuRowMatmulInst)
 
 
 def test_an_epilogue_after_packed_products_runs_too() -> None:

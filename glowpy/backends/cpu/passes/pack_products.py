@@ -99,9 +99,10 @@ class PackProductsPass(RewritePass):
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
     side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
-    `cpu_block_matmul`, and a computed one that a single row meets where it lies, by `cpu_row_matmul`. Where code is to
-    be small, they are `cpu_plain_conv` and `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the
-    target's, here to 8 numbers of AVX2. Products over nothing are zeros, or the bias. Those of quantized 8-bit
+    `cpu_block_matmul`, and a computed one that a single row meets where it lies, by `cpu_row_matmul`. So is a left
+    side that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
+    `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the target's, here to 8 numbers of AVX2.
+    Products over nothing are zeros, or the bias. Those of quantized 8-bit
     integers are the same nodes on what is stored; see `glowpy.backends.cpu.byte_products`.
 
     Before:
@@ -223,7 +224,7 @@ class PackProductsPass(RewritePass):
             return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
         if _meets_each_matrix_once(n):
             return create_cpu_row_matmul(f, n.name, n.type, n.lhs, n.rhs)
-        if _is_computed_column(n):
+        if _is_column(n):
             return _as_row(f, n)
         if n.rhs.type.rank == MAX_RANK:
             return _with_batches_joined(f, n)
@@ -422,9 +423,9 @@ def _meets_each_matrix_once(n: MatMulNode) -> bool:
     return n.rhs.constant is None and product(n.type.shape[:-1]) == matrices
 
 
-def _is_computed_column(n: MatMulNode) -> bool:
-    """Whether each right side is computed, and has one column: a tile would fill the others with zeros."""
-    return n.rhs.constant is None and n.rhs.type.shape[-1] == 1
+def _is_column(n: MatMulNode) -> bool:
+    """Whether each right side has one column: a tile would fill the others with zeros."""
+    return n.rhs.type.shape[-1] == 1
 
 
 def _as_row(f: Function, n: MatMulNode) -> ReshapeNode:
