@@ -88,10 +88,12 @@ class Model(ABC):
     Attributes:
         checked: Whether networks check indices as they run, if the format has any to check.
         shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
+        runs_rounds: Whether who runs it can run a loop round by round that would be long if it were written out.
     """
 
     checked: bool = False
     shares_caches: bool = False
+    runs_rounds: bool = False
 
     @property
     def is_dump(self) -> bool:
@@ -159,6 +161,7 @@ class Model(ABC):
         """The same model, for a session that checks indices or has caches in the memory of their past."""
         model = copy(self)
         model.checked, model.shares_caches = checked, self.shares_caches or shares_caches
+        model.runs_rounds = not model.shares_caches
         return model
 
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:

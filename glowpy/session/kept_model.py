@@ -113,7 +113,9 @@ class KeptModel(Model):
         if not isinstance(whole, Model):
             raise LoadError(f"'{self.file}' was changed while it was in use")
         self._whole[:] = [whole]
-        return whole.for_session(checked=self.checked, shares_caches=self.shares_caches)
+        model = whole.for_session(checked=self.checked, shares_caches=self.shares_caches)
+        model.runs_rounds = self.runs_rounds
+        return model
 
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
         """The same model, whose session runs what the error is about itself: see `Model.in_parts`."""

@@ -68,6 +68,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Build"]
 
+_MOST_IN_SESSIONS = 256
+"""A loop that a session can run by rounds is written out if its rounds have at most so many nodes: more take longer to
+compile than they save."""
 FOLD_BYTES = 1 << 26
 """Known results of more bytes than this are computed at run time; they would only make the program large."""
 
@@ -100,6 +103,8 @@ class Build:
             checks=[] if self.model.checked else None,
             shares_caches=self.model.shares_caches,
             targets=self.targets,
+            most_written=_MOST_IN_SESSIONS if self.model.runs_rounds else OnnxScope.most_written,
+            is_round=bool(self.model.source.within),
             import_graph=self.import_graph,
         )
         try:

@@ -18,7 +18,6 @@ from glowpy.graph.calls import in_place_of_loop
 from glowpy.graph.node import NodeValue, Placeholder, Storage, Variable
 from glowpy.graph.nodes_gen import LoopNode
 from glowpy.importer.bodies import (
-    check_branches,
     check_loop,
     check_rounds,
     check_truth,
@@ -30,10 +29,10 @@ from glowpy.importer.bodies import (
 from glowpy.importer.kit.bounds import bounds_of
 from glowpy.importer.kit.moves import concat, filled, reshape, slice_axis, transpose
 from glowpy.importer.kit.needs import value_needed
-from glowpy.importer.kit.numbers import Numbers
 from glowpy.importer.kit.values import SymbolicTensor, Value
-from glowpy.importer.needs import RoundsError, ValueNeededError
-from glowpy.importer.onnx.indices import carried_checks, give_checks, take_checks
+from glowpy.importer.needs import RoundsError
+from glowpy.importer.onnx.branches import are_questions, scalar, unless_known
+from glowpy.importer.onnx.indices import carried_checks, take_checks
 from glowpy.importer.onnx.node import Item, OnnxNode, SubgraphError, TensorSequence, from_onnx
 from glowpy.importer.onnx.signature import value_info
 from glowpy.importer.onnx.subgraph import Subgraph, inlined, take_alike, undone_on_error
@@ -46,97 +45,10 @@ _TRUTH = Type(ElemKind.BOOL, ())
 _NUMBER = Type(ElemKind.I64, ())
 _ALWAYS = (1 << 63) - 1
 """The limit of a loop that has none."""
-_MOST_CHANGING = 10_000
-"""A loop that carries what no function can take is written out if its rounds together have at most so many nodes."""
 _KNOWN_BYTES = 1 << 16
 """The largest result in bytes that is computed at once, of constants alone, in a loop that is written out."""
 _MOST = 1 << 31
 """A limit of so many rounds says nothing about how much room there has to be."""
-
-
-def _scalar(n: OnnxNode, value: Value, name: str) -> NodeValue:
-    """The only element of a tensor, whatever its rank."""
-    return n.operand(reshape(n, value, ()), name)
-
-
-# If.
-
-
-@from_onnx("If", since=1)
-def _if(n: OnnxNode) -> tuple[Item, ...]:
-    """A condition that is known chooses a branch while importing, whatever shapes the other one has."""
-    check_branches(n)
-    condition = n.value(0)
-    check_truth(condition.type, "the condition")
-    if isinstance(condition, Tensor):
-        return inlined(n, n.graph("then_branch" if n.known_scalar(0) else "else_branch"))
-    subgraphs = _branches(n, condition)
-    then, otherwise = (subgraph.f for subgraph in subgraphs)
-    for a, b in zip(then.gives, otherwise.gives, strict=True):
-        if a.type != b.type:
-            what = f"one branch gives {a.type} as '{a.original}', the other {b.type}: the condition"
-            raise value_needed(what, condition, n.loc, n.scope.origins)
-    count, places = len(then.gives), give_checks(subgraphs)
-    end, names = len(then.gives), _give_counts(subgraphs)
-    operands = [_scalar(n, condition, "the condition"), *take_alike(subgraphs)]
-    results = n.f.create_if(n.name, operands, then.name, otherwise.name).results
-    take_checks(n, places, results[count:end])
-    n.scope.found.to_check.update(zip(names, results[end:], strict=True))
-    return results[:count]
-
-
-def _give_counts(branches: Sequence[Subgraph]) -> list[str]:
-    """Has both branches give the counts that either has to have checked, if only one that fits; their names."""
-    names = dict.fromkeys(name for branch in branches for name in branch.scope.found.to_check)
-    for branch in branches:
-        found = branch.scope.found
-        for name in names:
-            count: Value | None = found.to_check.get(name)
-            if count is None:
-                with branch.f.at(branch.node.loc):
-                    fitting = Numbers.of(branch.node, found.fitting(name), ElemKind.I64)
-                    count = fitting.reshaped(1).value
-            branch.f.gives.append(branch.give(count, "count"))
-    return [*names]
-
-
-def _branches(n: OnnxNode, condition: NodeValue) -> list[Subgraph]:
-    """Both branches as functions. If one cannot be computed, it has to be known whether it is taken."""
-    subgraphs = []
-    failures: dict[str, list[UserError]] = {}
-    for name in ("then_branch", "else_branch"):
-        graph = n.graph(name)
-        subgraph = Subgraph(n, f"{n.name}_{name.removesuffix('_branch')}", supposes=True)
-        try:
-            infos = zip(subgraph.run(graph), graph.output, strict=True)
-            subgraph.f.gives = [subgraph.give(item, info.name) for item, info in infos]
-        except SubgraphError as error:
-            failures[name] = error.errors
-        else:
-            subgraphs.append(subgraph)
-    impossible = [n for n, errors in failures.items() if not errors or not _are_questions(errors)]
-    if len(impossible) == 1:
-        (name,) = impossible
-        raise _unless_known(n, name, "the condition", condition, failures[name])
-    if failures:
-        raise SubgraphError([error for errors in failures.values() for error in errors])
-    return subgraphs
-
-
-def _unless_known(
-    n: OnnxNode, graph: str, what: str, value: NodeValue, errors: Sequence[UserError]
-) -> UserError:
-    """The error that says that a value has to be known, as a graph is impossible that may not be computed at all."""
-    message = f"{graph} cannot be computed: {what}"
-    needed = value_needed(message, value, n.loc, n.scope.origins)
-    reasons = [error for error in errors if not _are_questions([error])]
-    needed.diagnostics += [d for error in reasons for d in error.diagnostics]
-    return needed
-
-
-def _are_questions(errors: Sequence[UserError]) -> bool:
-    """Whether all ask for what is not known, so that nothing may be wrong once it is."""
-    return all(isinstance(e, ValueNeededError | UndecidedError | RoundsError) for e in errors)
 
 
 # Loop.
@@ -156,9 +68,9 @@ def _rounds(n: OnnxNode, value: Value | SymbolicTensor | None) -> _Rounds:
     if value is None:
         return _Rounds(n.operand(Tensor.of(np.array(_ALWAYS)), "limit"), None, None)
     if isinstance(value, NodeValue):
-        return _Rounds(_scalar(n, value, "the number of rounds"), None, _most_rounds(value))
+        return _Rounds(scalar(n, value, "the number of rounds"), None, _most_rounds(value))
     number = value if isinstance(value, Tensor) else n.operand(value, "limit")
-    operand = _scalar(n, number, "the number of rounds")
+    operand = scalar(n, number, "the number of rounds")
     return _Rounds(operand, _exact_rounds(value), _most_rounds(value))
 
 
@@ -222,8 +134,8 @@ def _without_rounds(
     """Returns the results of a loop whose body cannot be computed. Raises the error unless it runs no round."""
     if not isinstance(keep, Tensor) or _is_true(keep):
         for what, value in (("the number of rounds", limit), ("the condition", keep)):
-            if isinstance(value, NodeValue) and not _are_questions(error.errors):
-                raise _unless_known(n, "body", what, value, error.errors) from None
+            if isinstance(value, NodeValue) and not are_questions(error.errors):
+                raise unless_known(n, "body", what, value, error.errors) from None
         known = limit if isinstance(limit, Tensor | SymbolicTensor) else None
         _expect_no_rounds(error, _ALWAYS if known is None else _exact_rounds(known))
     carried = [n.any_value(index) for index in range(2, n.num_inputs)]
@@ -232,7 +144,7 @@ def _without_rounds(
 
 def _expect_no_rounds(error: SubgraphError, rounds: Dim) -> None:
     """Raises the error of a body that is impossible for these shapes, unless it is known to run no round."""
-    if _are_questions(error.errors) or lowest(rounds) > 0:
+    if are_questions(error.errors) or lowest(rounds) > 0:
         raise error
     if highest(rounds) > 0:
         message = f"the body cannot be computed: the number of rounds, {rounds}, must be known"
@@ -315,7 +227,7 @@ def _looped(
                 note="give the loop a limit (its first input)",
             )
         room = rounds.most if full else highest(rounds.most)
-    operands = [rounds.limit, _scalar(n, keep, "the condition"), *first, *take_alike([body])]
+    operands = [rounds.limit, scalar(n, keep, "the condition"), *first, *take_alike([body])]
     node = n.f.create_loop(n.name, operands, body.f.name, carried, room)
     if (written := _few(n, node)) is not None:
         take_checks(n, checks, written[num_carried:carried])
@@ -361,10 +273,10 @@ def _written_out(n: OnnxNode, graph: onnx.GraphProto, limit: int, keep: Item) ->
     nodes = 0
     while len(rounds) < limit and _is_true(keep):
         nodes += 1 + len(graph.node)
-        if nodes > _MOST_CHANGING:
+        if nodes > n.scope.most_written:
             raise RoundsError(
                 f"a loop that carries values of changing shapes is not supported if its rounds have more than "
-                f"{_MOST_CHANGING} nodes"
+                f"{n.scope.most_written} nodes"
             )
         number = Tensor.of(np.array(len(rounds)))
         inputs: list[Item] = [
@@ -399,7 +311,7 @@ def _nothing_stacked(n: OnnxNode, graph: onnx.GraphProto, carried: Sequence[Item
         with undone_on_error(n.f.module, n.proto):
             types = _stacked_types(n, graph, carried) if stacked else []
     except SubgraphError as error:
-        if _are_questions(error.errors):
+        if are_questions(error.errors):
             raise
         types = _declared_types(stacked)
     return [filled(n, type.with_shape((0, *type.shape)), 0) for type in types]

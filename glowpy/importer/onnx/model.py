@@ -62,6 +62,7 @@ class OnnxModel(Model):
         noted: Where what is wrong is noted in place of raising it, if it is to be: the rest is read without that part.
         checked: Whether networks check indices as they run, and give what `indices.raise_wrong` reads.
         shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
+        runs_rounds: Whether who runs it can run a loop round by round that would be long if it were written out.
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
         deferred: The errors of nodes of a branch, whatever the shapes are, where the other branch can be taken.
         written: The shapes that inputs are declared with which are given others, by name: see `resized`.
@@ -71,6 +72,7 @@ class OnnxModel(Model):
     noted: list[UserError] | None = None
     checked: bool = False
     shares_caches: bool = False
+    runs_rounds: bool = False
     faulty: set[Loc] = field(default_factory=set)
     deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
     written: dict[str, list[DeclaredDim]] = field(default_factory=dict)

@@ -155,6 +155,10 @@ class OnnxScope(Scope):
     """Targets of reshapes for the sizes that the model was written for, where inputs have others."""
     within: str = ""
     """The graph of a node that the scope is for, such as `loop/body`; empty for that of the model."""
+    most_written: int = 10_000
+    """The most nodes of all rounds of a loop that carries what no function can take, and is written out therefore."""
+    is_round: bool = False
+    """Whether the model is a part of the graph of a node that a session computes: what it gets changes all the time."""
     import_graph: Callable[[onnx.GraphProto, OnnxScope, Loc], list[Item]] | None = None
     """Imports the nodes of a subgraph in a scope, whose environment has its inputs; gives its outputs."""
 

@@ -127,12 +127,17 @@ class Subgraph:
         self.f.takes, self.f.gives = self._storages, []
         self.module.erase_function(self.f)
 
-    def give(self, item: Item, name: str, to: Storage | None = None) -> Storage:
-        """Saves an item, which must be a tensor, to a storage or a new placeholder."""
+    def value(self, item: Item, name: str) -> NodeValue:
+        """Returns an item that is called so, which must be a tensor, as a value of the function."""
         if isinstance(item, TensorSequence):
             raise UserError(f"output '{name}' of a subgraph is a sequence, which is not supported")
         with self.f.at(self._outer.loc):
-            value = self.scope.materialize(item, name)
+            return self.scope.materialize(item, name)
+
+    def give(self, item: Item, name: str, to: Storage | None = None) -> Storage:
+        """Saves an item, which must be a tensor, to a storage or a new placeholder."""
+        value = self.value(item, name)
+        with self.f.at(self._outer.loc):
             target = to or self.placeholder(name, value.type)
             if value is not target.value:
                 self.f.create_save(f"save_{name}", value, target)
