@@ -152,7 +152,7 @@ def _give(branch: _Branch, openings: Sequence[_Opening]) -> None:
 def _opened(
     n: OnnxNode, results: Sequence[NodeValue], openings: Sequence[_Opening]
 ) -> tuple[Item, ...]:
-    """What of the results there is; the last of them say how much."""
+    """Returns the results as far as they reach; the last of them say how far."""
     count = len(results) - len(openings)
     values: list[Value] = [*results[:count]]
     for opening, found in zip(openings, results[count:], strict=True):
