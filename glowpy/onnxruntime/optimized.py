@@ -6,27 +6,36 @@ import tempfile
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from glowpy.core.type import Shape
 from glowpy.exporter import Locate, copied_model, save, with_data_apart
 from glowpy.graph.function import Module
 from glowpy.importer import Given, OnnxModel, external_reader
 from glowpy.importer.declared import ValueInfo
+from glowpy.importer.onnx.basic import basic
 from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.onnxruntime.errors import Fail
 from glowpy.onnxruntime.logs import say_once
 from glowpy.onnxruntime.model import whole_model
 from glowpy.onnxruntime.options import GraphOptimizationLevel, SessionOptions
+from glowpy.session.session import InferenceSession as Session
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import check_output_file, write_output_file
 from glowpy.support.remedies import remedied
 from glowpy.support.symbolic import Dim, Expr, UndecidedError, symbol
 from glowpy.support.text import symbol_name
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 __all__ = ["check_target", "optimized_model", "write_optimized"]
 
 _FILE = "session.optimized_model_external_initializers_file_name"
 _LEAST = "session.optimized_model_external_initializers_min_size_in_bytes"
+_LEVELS = GraphOptimizationLevel
+_MOST_IN_MEMORY = 1 << 30
+"""A model of more bytes is copied where its operators are to stay: a file in memory cannot have twice as many."""
 _MOST = 1 << 30
 """An extent that no tensor reaches."""
 
@@ -34,7 +43,7 @@ _MOST = 1 << 30
 def write_optimized(model: str | PathLike[str] | bytes, options: SessionOptions) -> None:
     """Writes the file that the options ask for.
 
-    A model that has no form in ONNX after it is optimized, and one of strings or sequences, is written as it is, and
+    A model that has no form in ONNX after it is optimized, and one of strings or sequences, keeps its operators, and
     that is said. Raises Fail for a file that cannot be written, or is the model's.
     """
     path = Path(options.optimized_model_filepath)
@@ -67,20 +76,30 @@ def check_target(path: Path, model: str | PathLike[str] | bytes, options: Sessio
 def optimized_model(
     model: str | PathLike[str] | bytes, options: SessionOptions, locate: Locate | None = None
 ) -> bytes:
-    """The bytes of a file, optimized unless the options say not to, with all elements inside or where `locate` says."""
+    """The bytes of a file, as much optimized as the options say, with all elements inside or where `locate` says."""
     opened = whole_model(model, options)
-    if options.graph_optimization_level is not GraphOptimizationLevel.ORT_DISABLE_ALL:
+    level = options.graph_optimization_level
+    if level not in (_LEVELS.ORT_DISABLE_ALL, _LEVELS.ORT_ENABLE_BASIC):
         try:
             return _exported(opened, locate)
         except UserError as error:
             say_once(
-                f"the optimized model is the model itself: {error}", options.log_severity_level
+                f"the optimized model keeps its operators: {error}", options.log_severity_level
             )
     path = None if isinstance(model, bytes) else Path(fspath(model))
     content = model if isinstance(model, bytes) else Path(fspath(model)).read_bytes()
     tensors = {name: value.numpy() for name, value in options.initializers.items()}
     external = external_reader(path, Given(tensors, options.files))
-    return copied_model(content, external, locate, dims=options.dims)
+    size = len(content) + sum(path.stat().st_size for path in opened.source.stores.paths)
+    if level is _LEVELS.ORT_DISABLE_ALL or size > _MOST_IN_MEMORY:
+        return copied_model(content, external, locate, dims=options.dims)
+    whole = basic(copied_model(content, external, dims=options.dims), _computed)
+    return copied_model(whole, external_reader(None), locate) if locate else whole
+
+
+def _computed(model: ModelProto) -> list[Any]:
+    """The outputs of a model without inputs."""
+    return Session(model, backend="interpreter").run(None, {})
 
 
 def _exported(model: OnnxModel | OnnxHostedModel, locate: Locate | None) -> bytes:
