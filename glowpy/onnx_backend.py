@@ -22,7 +22,7 @@ from onnx import helper
 from onnx.backend import base
 
 from glowpy.backend import Backend, CompileOptions
-from glowpy.importer.onnx.host.model import open_onnx
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.session.session import InferenceSession
 from glowpy.support.errors import UserError
 

@@ -28,6 +28,7 @@ from glowpy.core.tensor import Array
 from glowpy.debugging.compare import compare
 from glowpy.engine import compilation
 from glowpy.graph.work import called_multiply_adds
+from glowpy.importer import is_onnx
 from glowpy.measuring.meter import Decision, Timed, TimedFunction, meter_of
 from glowpy.measuring.peaks import Peaks
 from glowpy.measuring.roofline import Effort, efforts
@@ -222,7 +223,7 @@ def _peers(subject: Subject, own: Contestant, plan: Plan, result: Measured) -> I
     expected = {str(index): array for index, array in enumerate(own.outputs())}
     for name in plan.peers:
         try:
-            if not subject.path.endswith(".onnx"):
+            if not is_onnx(subject.path):
                 raise UserError(f"{name} runs ONNX files only")
             if state_ports(function):
                 raise UserError(f"{name} keeps no state between runs: leave out --state")

@@ -28,7 +28,7 @@ from glowpy.cli.backends import (
 )
 from glowpy.cli.completion import complete_file
 from glowpy.cli.gathered import gathered
-from glowpy.cli.model import constants_option, load_model, state_option
+from glowpy.cli.model import constants_option, is_text, load_model, state_option
 from glowpy.cli.pass_options import PassOptions, pass_options
 from glowpy.cli.shapes import shape_option
 from glowpy.cli.tuning import tuning_of, tuning_text
@@ -266,9 +266,8 @@ def _load(options: BundlingOptions) -> Module | dict[str, Module]:
         key = _identifier(path)
         if key in loaded:
             raise UserError(f"expected models with different names, got '{key}' twice")
-        is_onnx = path.endswith(".onnx")
-        given = (options.shapes, options.state, options.values) if is_onnx else ((), (), ())
-        bound, kept, known = given
+        said = (options.shapes, options.state, options.values)
+        bound, kept, known = ((), (), ()) if is_text(path) else said
         loaded[key] = load_model(path, bound, constants, backend, kept, known)
     return loaded
 

@@ -13,6 +13,7 @@ import numpy as np
 from glowpy.core.tensor import Array
 from glowpy.engine import compile
 from glowpy.graph.function import Function
+from glowpy.importer import is_onnx
 from glowpy.onnx_package.evaluator import evaluate_reference
 from glowpy.quantization.fidelity import Fidelity
 from glowpy.support.errors import UserError
@@ -134,7 +135,7 @@ def _running(checker: str, path: Path) -> Iterator[None]:
 
 
 def _onnx_file(model: str) -> Path:
-    if not model.endswith(".onnx"):
+    if not is_onnx(model):
         raise UserError(
             "expected an ONNX file to check with another runtime",
             loc=Loc(model),

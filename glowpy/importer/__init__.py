@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from glowpy.importer.formats import (
         Reader,
         format_of,
+        is_onnx,
         load,
         open_model,
         open_whole,
@@ -41,6 +42,7 @@ __all__ = [
     "format_of",
     "imported_operators",
     "inferred_outputs",
+    "is_onnx",
     "load",
     "open_model",
     "open_whole",
@@ -65,6 +67,7 @@ _HOMES = {
     "external_reader": "onnx.given_elements",
     "imported_operators": "onnx.registry",
     "inferred_outputs": "onnx.signature",
+    "is_onnx": "formats",
     "load": "formats",
     "open_model": "formats",
     "open_whole": "formats",

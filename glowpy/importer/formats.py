@@ -46,6 +46,7 @@ __all__ = [
     "GROUP",
     "Reader",
     "format_of",
+    "is_onnx",
     "load",
     "open_model",
     "open_whole",
@@ -109,9 +110,16 @@ def format_of(model: object) -> Format:
     return by_start or own or next(by_suffix, _ONNX)
 
 
+def is_onnx(path: str | Path) -> bool:
+    """Whether a file is one of ONNX, which other runtimes read as well."""
+    return format_of(path) is _ONNX and Path(path).is_file()
+
+
 def _start(path: Path) -> bytes | None:
-    """The first bytes of a file; None if it cannot be read."""
+    """The first bytes of a file; None if it cannot be read, and of a pipe, which can be read only once."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             return file.read(_LONGEST_START)
     except (OSError, ValueError):

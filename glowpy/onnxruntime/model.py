@@ -111,13 +111,13 @@ def read_model(
     """
     from glowpy.exporter import set_dims  # noqa: PLC0415 - ONNX
     from glowpy.importer import Given  # noqa: PLC0415 - the reader
-    from glowpy.importer.onnx.host.model import open_onnx  # noqa: PLC0415 - the same
+    from glowpy.importer.onnx.opening import open_onnx  # noqa: PLC0415 - the same
 
     tensors = {name: value.numpy() for name, value in options.initializers.items()}
     model = open_onnx(source, Given(tensors, options.files), files)
     if options.dims:
         set_dims(model.source.proto.graph, options.dims)
-        model = type(model)(model.source)
+        model = replace(model)
     unknown = set(tensors) - {tensor.name for tensor in model.source.proto.graph.initializer}
     if unknown:
         raise InvalidArgument(f"the model has no initializer '{min(unknown)}'")

@@ -33,7 +33,8 @@ from glowpy.graph.node import NodeValue
 from glowpy.graph.nodes_gen import NODES, TreeEnsembleNode
 from glowpy.graph.printer import print_function
 from glowpy.importer.needs import ValueNeededError
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
+from glowpy.importer.onnx.host.model import OnnxHostedModel
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.passes import RewritePass
 from tests.onnx.comparison import check_session, value_of
 from tests.onnx.test_node import CASES, PASSING, has_halves

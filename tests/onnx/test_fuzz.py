@@ -11,7 +11,7 @@ import onnx.backend.test
 import pytest
 
 import glowpy
-from glowpy.importer.onnx.host.model import open_onnx
+from glowpy.importer.onnx.opening import open_onnx
 from tests.onnx.host_models import host_models
 from tools import zoo
 

@@ -18,8 +18,9 @@ import glowpy.onnxruntime
 from glowpy.cli.main import run as run_command
 from glowpy.core.tensor import Array
 from glowpy.importer.host_plan import Segment
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
-from glowpy.importer.onnx.host.steps import OnnxSegment
+from glowpy.importer.onnx.host.model import OnnxHostedModel
+from glowpy.importer.onnx.host.steps import Part
+from glowpy.importer.onnx.opening import open_onnx
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (
     FLOAT,
@@ -73,7 +74,7 @@ def kinds(proto: onnx.ModelProto) -> list[str]:
     assert isinstance(opened, OnnxHostedModel)
     return [
         "+".join(node.op_type for node in step.source.proto.graph.node)
-        if isinstance(step, OnnxSegment)
+        if isinstance(step, Part)
         else step.node.op_type
         for step in opened.graph.steps
     ]

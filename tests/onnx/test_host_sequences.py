@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, parser
 
 import glowpy
 from glowpy.importer import OnnxModel
-from glowpy.importer.onnx.host.model import open_onnx
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.session.programs import Programs
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (

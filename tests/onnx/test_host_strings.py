@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import glowpy
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
-from glowpy.importer.onnx.host.steps import OnnxSegment
+from glowpy.importer.onnx.host.model import OnnxHostedModel
+from glowpy.importer.onnx.host.plan import OnnxSegment
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.support.errors import UserError
 from tests.onnx.comparison import assert_same
 from tests.onnx.host_models import (

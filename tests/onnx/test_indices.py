@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, parser
 import glowpy
 import glowpy.onnxruntime as ort
 from glowpy.core.tensor import Array
-from glowpy.importer.onnx.host.model import open_onnx
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 BACKENDS = ["interpreter", "cpu"]

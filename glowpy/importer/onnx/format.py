@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from glowpy.importer.format import Format, Unopened
-from glowpy.importer.onnx.host.model import OnnxHostedModel, open_onnx
+from glowpy.importer.onnx.host.model import OnnxHostedModel
 from glowpy.importer.onnx.model import OnnxModel, read_model
+from glowpy.importer.onnx.opening import open_onnx
 from glowpy.importer.onnx.survey import SurveyedModel, read_with_problems
 
 __all__ = ["OnnxFormat"]

@@ -29,6 +29,7 @@ from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.dumped import dumped_module
+from glowpy.importer.onnx.host.model import in_parts
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.order import fixed_names, in_order, place_of
 from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
@@ -42,15 +43,20 @@ from glowpy.support.loc import Loc
 from glowpy.support.remedies import advice, remedied
 from glowpy.support.symbolic import Dim, UndecidedError
 
-__all__ = ["OnnxModel", "build_known", "read_model"]
+__all__ = ["OnnxModel", "build_known", "checked_model", "read_model"]
 
 
 @within_limits
 def read_model(model: str | Path | bytes | onnx.ModelProto) -> OnnxModel:
     """Reads and checks a model, without shapes. Raises what `load` raises."""
-    loaded = OnnxModel(read_source(model))
-    loaded.check()
-    return loaded
+    return checked_model(read_source(model))
+
+
+def checked_model(source: Source) -> OnnxModel:
+    """The model of a source. Raises UserError that lists everything that is wrong whatever the shapes are."""
+    model = OnnxModel(source)
+    model.check()
+    return model
 
 
 @dataclass
@@ -272,9 +278,7 @@ class OnnxModel(Model):
 
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
         """The same model, whose session computes what an error is about itself: see `host.model.in_parts`."""
-        from glowpy.importer.onnx.host.model import in_parts  # noqa: PLC0415 - it splits models of this class
-
-        return in_parts(self, error)
+        return in_parts(self, error, checked_model)
 
     def asks_for_rounds(self, error: ValueNeededError) -> bool:
         """Whether an error asks how often a loop of the model runs, rather than for what its body needs."""

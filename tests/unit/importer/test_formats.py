@@ -152,3 +152,31 @@ def test_nobody_asks_packages_about_an_onnx_file(
     )
     onnx.save(model, path.with_suffix(".onnx"))
     glowpy.load(path.with_suffix(".onnx"))
+
+
+@pytest.mark.parametrize("name", ["net", "net.bin", "net.layers", "net.glow"])
+def test_an_onnx_file_is_known_by_its_first_byte(path: Path, name: str) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Relu(x) }'
+    )
+    other = path.with_name(name)
+    onnx.save(model, other)
+    options = ["--backend", "interpreter", "--shape", "n=3"]
+    status, out = command("run", str(other), *options, "--check-with", "reference")
+    assert status == 0, out
+    status, out = command("check", str(other), *options)
+    assert status == 0, out
+    (y,) = glowpy.InferenceSession(other, backend="interpreter").run(None, {"x": -numbers(1)[0]})
+    np.testing.assert_array_equal(y, np.maximum(-numbers(1)[0], 0))
+
+
+def test_bundles_of_several_take_shapes_of_any_format(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    Path("other.layers").write_text(TEXT)
+    status, out = command(
+        "bundle", "net.layers", "other.layers", "-o", "made", "--shape", "batch=2"
+    )
+    assert status == 0, out
+    assert "note:" not in out

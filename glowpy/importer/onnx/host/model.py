@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 from onnx import TensorProto, defs
@@ -16,51 +16,29 @@ from glowpy.importer.model import Content, HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
 from glowpy.importer.onnx.definition import schema_of
-from glowpy.importer.onnx.given_elements import Given, replaced
 from glowpy.importer.onnx.host.generation import generates_text
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
 from glowpy.importer.onnx.host.operators import refusal
-from glowpy.importer.onnx.host.plan import location, planned
+from glowpy.importer.onnx.host.plan import Opening, location, planned
 from glowpy.importer.onnx.host.split import split
-from glowpy.importer.onnx.host.steps import HostNode, OnnxSegment, SplitGraph
+from glowpy.importer.onnx.host.steps import HostNode, Part, SplitGraph
 from glowpy.importer.onnx.host.types import check_operands, element_types, is_numeric, value_type
-from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.order import place_of
-from glowpy.importer.onnx.source import Source, domain_of, read_source
+from glowpy.importer.onnx.source import Source, domain_of
 from glowpy.importer.reports import located, raise_all
-from glowpy.importer.storage import InFile
 from glowpy.importer.value_types import UNDEFINED, HostInfo, TensorType
 from glowpy.support.errors import UnsupportedError, UserError
-from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["OnnxHostedModel", "in_parts", "open_onnx"]
+if TYPE_CHECKING:
+    from glowpy.importer.onnx.model import OnnxModel
+
+__all__ = ["OnnxHostedModel", "in_parts", "malformed", "may_need_host"]
 
 
-@within_limits
-def open_onnx(
-    model: str | Path | bytes | onnx.ModelProto,
-    given: Given | None = None,
-    files: Mapping[Path, InFile] | None = None,
-) -> OnnxModel | OnnxHostedModel:
-    """Reads and checks a model for a session: of the second kind only if the session has to compute something itself.
-
-    Elements that are `given` take the places of those of the model. `files` are open already.
-
-    Raises what `read_model` raises.
-    """
-    source = read_source(model, files=files)
-    source = source if given is None else replaced(source, given)
-    loaded: OnnxModel | OnnxHostedModel = OnnxModel(source)
-    if _may_need_host(source.proto.graph):
-        raise_all([*_malformed(source, source.proto.graph)])
-        hosted = OnnxHostedModel(source)
-        loaded = hosted if hosted.has_host_steps or hosted.has_host_ports else loaded
-    loaded.check()
-    return loaded
-
-
-def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHostedModel | None:
+def in_parts(
+    model: OnnxModel, error: RoundsError | ValueNeededError, opening: Opening
+) -> OnnxHostedModel | None:
     """The same model, whose session computes the nodes with graphs that an error is about itself.
 
     Of graphs in graphs these are the outermost: what the session compiles of one it splits again if it must. It
@@ -82,10 +60,10 @@ def in_parts(model: OnnxModel, error: RoundsError | ValueNeededError) -> OnnxHos
         if any(loc == node_loc or loc.node.startswith(f"{node_loc.node}/") for loc in locations)
     }
     exact = named or isinstance(error, ValueNeededError)
-    return OnnxHostedModel(model.source, frozenset(named if exact else nodes))
+    return OnnxHostedModel(model.source, opening, frozenset(named if exact else nodes))
 
 
-def _may_need_host(graph: onnx.GraphProto) -> bool:
+def may_need_host(graph: onnx.GraphProto) -> bool:
     """Whether a value of the graph may be no tensor of numbers, or a node generates text: a quick look."""
     if not all(is_numeric(info.type) for info in (*graph.input, *graph.output)):
         return True
@@ -101,7 +79,7 @@ def _may_need_host(graph: onnx.GraphProto) -> bool:
         container = node.op_type.startswith(("Sequence", "Optional", "SplitToSequence"))
         if texts or constant or to_text or container or generates_text(node):
             return True
-        if any(_may_need_host(inner) for inner in graphs_of(node).values()):
+        if any(may_need_host(inner) for inner in graphs_of(node).values()):
             return True
     return False
 
@@ -115,7 +93,7 @@ def _verdict(node: onnx.NodeProto, opset: int, graph: SplitGraph) -> str:
     return refusal_verdict(node, opset)
 
 
-def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
+def malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
     """Yields errors of single nodes, in nested graphs too: ONNX's inference of types does not look for them."""
     for place, node in enumerate(graph.node):
         opset = source.opsets.get(domain_of(node.domain), 0)
@@ -130,17 +108,21 @@ def _malformed(source: Source, graph: onnx.GraphProto) -> Iterator[UserError]:
         for problem in problems:
             yield located(problem, place_of(node, place, source.file, source.within))
         for inner in graphs_of(node).values():
-            yield from _malformed(source, inner)
+            yield from malformed(source, inner)
 
 
 @dataclass
 class OnnxHostedModel(HostedModel):
     """A checked model, as steps.
 
-    `forced` are positions of nodes with graphs that the session is to compute itself, in a model of numbers alone.
+    Attributes:
+        source: The parsed model.
+        opening: What opens the parts that are compiled.
+        forced: The positions of nodes with graphs that the session is to compute, in a model of numbers alone.
     """
 
     source: Source
+    opening: Opening
     forced: frozenset[int] | None = None
 
     @property
@@ -183,7 +165,7 @@ class OnnxHostedModel(HostedModel):
     @cached_property
     def plan(self) -> HostPlan:
         """The same in the words of sessions. Raises UserError that lists the nodes that are wrong in themselves."""
-        return planned(self.source, self.graph)
+        return planned(self.source, self.graph, self.opening)
 
     @property
     def has_host_steps(self) -> bool:
@@ -215,9 +197,9 @@ class OnnxHostedModel(HostedModel):
 
     def _errors(self, graph: SplitGraph) -> Iterator[UserError]:
         for step in graph.steps:
-            if isinstance(step, OnnxSegment):
+            if isinstance(step, Part):
                 try:
-                    step.model()
+                    self.opening(step.source)
                 except UserError as error:
                     yield error
                 continue

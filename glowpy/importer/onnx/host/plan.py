@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import onnx
 from onnx import AttributeProto
@@ -11,6 +12,7 @@ from onnx import AttributeProto
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.elements import kind_named
 from glowpy.importer.host_plan import Attribute, HostPlan, HostStep, Segment
+from glowpy.importer.model import Model
 from glowpy.importer.onnx.host.operators import refusal
 from glowpy.importer.onnx.host.steps import HostNode, SplitGraph
 from glowpy.importer.onnx.host.types import element_word, value_type
@@ -22,15 +24,31 @@ from glowpy.importer.value_types import TensorType, ValueType
 from glowpy.support.errors import UnsupportedError, UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["location", "planned"]
+__all__ = ["OnnxSegment", "Opening", "location", "planned"]
 
 
-def planned(source: Source, graph: SplitGraph) -> HostPlan:
-    """The plan of a graph. Raises UserError that lists the nodes that are wrong in themselves.
+Opening: TypeAlias = Callable[[Source], Model]
+"""Makes a checked model of a part. Raises UserError that lists what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class OnnxSegment(Segment):
+    """Nodes that are compiled together, whose model is in ONNX."""
+
+    source: Source
+    opening: Opening
+
+    def model(self) -> Model:
+        """Opens the model, checked. Raises UserError that lists what is wrong with it."""
+        return self.opening(self.source)
+
+
+def planned(source: Source, graph: SplitGraph, opening: Opening) -> HostPlan:
+    """The plan of a graph, whose parts are opened so. Raises UserError that lists the nodes that are wrong.
 
     One in a branch whose other branch is sound is wrong when it runs.
     """
-    plan, errors = _Planning(source).plan(graph)
+    plan, errors = _Planning(source, opening).plan(graph)
     raise_all(errors)
     return plan
 
@@ -43,6 +61,7 @@ def location(source: Source, step: HostNode) -> Loc:
 @dataclass(frozen=True)
 class _Planning:
     source: Source
+    opening: Opening
 
     def plan(self, graph: SplitGraph) -> tuple[HostPlan, list[UserError]]:
         """The plan of the graph of the model, or of a node, and what is wrong with its nodes."""
@@ -55,7 +74,8 @@ class _Planning:
                 steps.append(planned_step)
                 errors += wrong
             else:
-                steps.append(step)
+                ports = step.inputs, step.outputs, step.strings
+                steps.append(OnnxSegment(*ports, step.source, self.opening))
         plan = HostPlan(
             graph.inputs,
             graph.outputs,

@@ -32,7 +32,7 @@ from glowpy.importer.onnx.host.graph import (
     takes_strings,
 )
 from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
-from glowpy.importer.onnx.host.steps import HostNode, OnnxSegment, SplitGraph
+from glowpy.importer.onnx.host.steps import HostNode, Part, SplitGraph
 from glowpy.importer.onnx.host.types import (
     holds_strings,
     is_numeric,
@@ -411,7 +411,7 @@ class _Split:
                 segments[phase].append(index)
         outputs = [info.name for info in self.graph.output]
         hosted_reads = set(outputs) | {name for i in self.hosted for name in self.reads[i]}
-        steps: list[tuple[int, int, OnnxSegment | HostNode]] = [
+        steps: list[tuple[int, int, Part | HostNode]] = [
             (phase, index, step) for phase, index, step in keyed if step is not None
         ]
         for phase, members in segments.items():
@@ -421,15 +421,13 @@ class _Split:
         ordered = tuple(step for _, _, step in sorted(steps, key=lambda item: item[:2]))
         return self._planned(outputs, ordered)
 
-    def _planned(self, outputs: list[str], steps: tuple[OnnxSegment | HostNode, ...]) -> SplitGraph:
+    def _planned(self, outputs: list[str], steps: tuple[Part | HostNode, ...]) -> SplitGraph:
         stored = initializers(self.graph)
         inputs = [info.name for info in self.graph.input if info.name not in stored]
         read = [
             name
             for step in steps
-            for name in (
-                step.inputs if isinstance(step, OnnxSegment) else (*step.node.input, *step.outer)
-            )
+            for name in (step.inputs if isinstance(step, Part) else (*step.node.input, *step.outer))
         ]
         read = [name for name in dict.fromkeys([*read, *outputs]) if name]
         outer = [
@@ -445,9 +443,7 @@ class _Split:
         bodies = self.bodies.get(index, {})
         return HostNode(node, self.places[index], self.within, opset, bodies)
 
-    def _segment(
-        self, phase: int, members: list[int], hosted_reads: set[str]
-    ) -> OnnxSegment | None:
+    def _segment(self, phase: int, members: list[int], hosted_reads: set[str]) -> Part | None:
         """The model of a phase; None if it computes nothing that others read."""
         results = {name for i in members for name in self.nodes[i].output if name}
         read = hosted_reads | {
@@ -475,7 +471,7 @@ class _Split:
         part = hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()
         places = tuple(self.places[i] for i in indices)
         source = Source(proto, self.source.file, self.source.stores, part, places, self.within)
-        return OnnxSegment(tuple(inputs), tuple(outputs), frozenset(numbers), source)
+        return Part(source, tuple(inputs), tuple(outputs), frozenset(numbers))
 
     def _needed(self, outputs: Iterable[str], members: list[int]) -> list[int]:
         """The nodes of a phase that outputs need, and those of others that are repeated, in order."""

@@ -8,24 +8,26 @@ from dataclasses import dataclass
 import onnx
 
 from glowpy.core.tensor import Array
-from glowpy.importer.host_plan import Segment
-from glowpy.importer.onnx.model import OnnxModel
 from glowpy.importer.onnx.source import Source
 
-__all__ = ["HostNode", "OnnxSegment", "SplitGraph"]
+__all__ = ["HostNode", "Part", "SplitGraph"]
 
 
 @dataclass(frozen=True)
-class OnnxSegment(Segment):
-    """Nodes that are compiled together, whose model is in ONNX."""
+class Part:
+    """Nodes that are compiled together.
+
+    Attributes:
+        source: The model that they are.
+        inputs: Which values it reads.
+        outputs: Which it computes.
+        strings: The inputs and outputs that are strings, and numbers in the model.
+    """
 
     source: Source
-
-    def model(self) -> OnnxModel:
-        """Opens the model, checked. Raises UserError that lists what is wrong with it."""
-        model = OnnxModel(self.source)
-        model.check()
-        return model
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    strings: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class SplitGraph:
     outputs: tuple[str, ...]
     outer: tuple[str, ...]
     constants: Mapping[str, Array]
-    steps: tuple[OnnxSegment | HostNode, ...]
+    steps: tuple[Part | HostNode, ...]
     types: Mapping[str, onnx.TypeProto]
 
     @property
