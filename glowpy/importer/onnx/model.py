@@ -26,7 +26,8 @@ from glowpy.importer.kit.targets import Factor, Targets
 from glowpy.importer.model import Content, HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.build import Build
-from glowpy.importer.onnx.check import KNOWN_DOMAINS, node_problems
+from glowpy.importer.onnx.check import node_problems
+from glowpy.importer.onnx.content import content_digest, content_of
 from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.dumped import dumped_module
 from glowpy.importer.onnx.host.model import in_parts
@@ -36,7 +37,6 @@ from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import Source, read_source
 from glowpy.importer.onnx.tensor import decode_all
 from glowpy.importer.reports import located, raise_all
-from glowpy.operators import known_identity
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
@@ -108,25 +108,13 @@ class OnnxModel(Model):
     @property
     def digest(self) -> str:
         """The same for models with the same bytes, those of their external data among them, that are read alike."""
-        own = f"{self._content_digest}{self.ways}"
+        own = f"{content_digest(self.source, self.block)}{self.ways}"
         return f"{own} written as {self.written}" if self.written else own
-
-    @property
-    def _content_digest(self) -> str:
-        meanings = [known_identity(domain) for domain in self._foreign_domains]
-        return f"{self.source.stores.digest} {self.block} {meanings}{self.source.part}"
-
-    @property
-    def _foreign_domains(self) -> list[str]:
-        """The domains of operators that packages define, which may mean something else another time."""
-        return [domain for domain in self.source.opsets if domain not in KNOWN_DOMAINS]
 
     @property
     def content(self) -> Content | None:
         """Names the bytes that the model is made of; None for a dump, and where packages define operators."""
-        if self.is_dump or self._foreign_domains:
-            return None
-        return Content(self._content_digest, self.source.stores.files)
+        return content_of(self.source, self.block)
 
     @cached_property
     def initializers(self) -> dict[str, Tensor]:

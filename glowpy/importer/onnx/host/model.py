@@ -15,6 +15,8 @@ from glowpy.importer.host_plan import HostPlan
 from glowpy.importer.model import Content, HostedModel
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.onnx.check import refusal_verdict, structural_problems
+from glowpy.importer.onnx.content import content_of
+from glowpy.importer.onnx.contrib.nchwc import channel_block
 from glowpy.importer.onnx.definition import schema_of
 from glowpy.importer.onnx.host.generation import generates_text
 from glowpy.importer.onnx.host.graph import graphs_of, initializers
@@ -175,7 +177,7 @@ class OnnxHostedModel(HostedModel):
     @property
     def content(self) -> Content | None:
         """Names the bytes that the model is made of; None where packages define operators."""
-        return OnnxModel(self.source).content
+        return content_of(self.source, channel_block(self.source.proto.graph))
 
     @property
     def has_host_ports(self) -> bool:
