@@ -214,3 +214,41 @@ def test_elements_that_have_to_be_known_are_compiled_for() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     (y,) = session.run(None, {"x": x, "target": np.array([-1, 2])})
     np.testing.assert_array_equal(y, x.reshape(6, 2))
+
+
+EXPANDED = """g (float[1, 16] x, int64[2] s) => (float[a, b] y) {{
+    c = Constant<value = float[1, 1] {{1.0}}>() e = Expand(c, s) z = Add(x, e) {reshape} y = Neg(r) }}"""
+
+
+@pytest.mark.parametrize(
+    ("reshape", "shape"),
+    [
+        ("r = Identity(z)", (1, 32)),
+        (
+            "t = Constant<value_ints = [-1, 3]>() p = Concat<axis = 1>(z, x, x) r = Reshape(p, t)",
+            (32, 3),
+        ),
+        ("t = Constant<value_ints = [1, 32]>() r = Reshape(z, t)", (1, 32)),
+    ],
+)
+def test_elements_may_be_for_the_sizes_asked_for(reshape: str, shape: tuple[int, ...]) -> None:
+    """They fit nothing of the sizes in the file, whose reshapes are read as far as that goes."""
+    model = parsed(EXPANDED.format(reshape=reshape))
+    x, s = np.arange(32, dtype=np.float32).reshape(1, 32), np.array([1, 32])
+    sums = x + 1 if "Concat" not in reshape else np.concatenate([x + 1, x, x], 1)
+    module = glowpy.load(model, shapes={"x": (1, 32)}, values={"s": s})
+    loaded = glowpy.compile(module, backend="interpreter")({"x": x, "s": s})["y"]
+    session = glowpy.InferenceSession(model, backend="interpreter", shapes={"x": (1, 32)})
+    for y in (loaded, session.run(None, {"x": x, "s": s})[0]):
+        np.testing.assert_array_equal(y, -sums.reshape(shape))
+
+
+def test_targets_that_may_follow_are_not_guessed() -> None:
+    """Nothing says whether the 4 is a part of the 16 in the file."""
+    model = parsed(
+        EXPANDED.format(reshape="t = Constant<value_ints = [-1, 4]>() r = Reshape(z, t)")
+    )
+    with pytest.raises(
+        UserError, match=r"\[-1x4\] is written in the model; the elements that are given"
+    ):
+        glowpy.load(model, shapes={"x": (1, 32)}, values={"s": np.array([1, 32])})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import NamedTuple
 
 from glowpy.core.type import Shape
@@ -55,13 +56,19 @@ class Targets:
         fixed: The names of the targets that depend on constants alone, for who asks.
         merged: The factors of sizes; those of the inputs have one each.
         is_known: Whether reshapes are noted already, and targets are to follow.
+        is_partial: Whether reshapes may be missing, as elements did not fit the sizes that the model was written for.
     """
 
     fixed: frozenset[str] = frozenset()
     merged: Merged = field(default_factory=dict)
     is_known: bool = False
+    is_partial: bool = False
     _noted: dict[tuple[str, int], tuple[Shape, Shape]] = field(default_factory=dict)
     _seen: dict[str, int] = field(default_factory=dict)
+
+    def begun_again(self) -> Targets:
+        """Returns the same before anything was noted, for an import that may not get to all reshapes."""
+        return Targets(self.fixed, dict(self.merged), is_partial=True)
 
     def follow(self) -> None:
         """Lets targets follow from now on."""
@@ -93,7 +100,11 @@ class Targets:
             result = tuple(resolved())
             self._noted[name, count] = shape, result
             return result
-        if (name, count) not in self._noted or self._noted[name, count][0] == shape:
+        if (name, count) not in self._noted:
+            if self.is_partial and is_fixed:
+                self._check_unseen(written)
+            return resolved()
+        if self._noted[name, count][0] == shape:
             return resolved()
         before, target = self._noted[name, count]
         if not is_fixed:
@@ -102,6 +113,17 @@ class Targets:
             return result
         rest = list(written).index(-1) if -1 in written else None
         return adapted(before, shape, target, rest, self.merged)
+
+    def _check_unseen(self, written: Sequence[Dim]) -> None:
+        """Raises UserError for a target with -1 whose other numbers may follow a size that has changed."""
+        changed = {old for old, _ in self.merged}
+        numbers = [size for size in written if isinstance(size, int) and size > 0]
+        pairs = [(old, number) for old in changed for number in numbers]
+        if -1 in written and any(old == 1 or gcd(old, number) > 1 for old, number in pairs):
+            raise UserError(
+                f"the shape {_spelled(tuple(written))} is written in the model; the elements that are given do not fit "
+                "the sizes that it was written for, which would say which of its sizes follow"
+            )
 
     def _note_merged(self, before: Shape, shape: Shape, target: Shape, result: Shape) -> None:
         """Notes what a reshape has merged that follows by itself."""

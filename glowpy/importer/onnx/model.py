@@ -59,6 +59,10 @@ def checked_model(source: Source) -> OnnxModel:
     return model
 
 
+_ASKING = ValueNeededError, UndecidedError, RoundsError
+"""Errors that ask for something to be known."""
+
+
 @dataclass
 class OnnxModel(Model):
     """A checked ONNX model, from which modules are built for different shapes. Safe to build from several threads.
@@ -294,7 +298,19 @@ class OnnxModel(Model):
             targets.merged |= {
                 (a, b): [Factor(a, b)] for a, b in changed if isinstance(a, int) and a != b
             }
-        Build(self, written, elements, supposed or {}, targets)
+        try:
+            Build(self, written, elements, supposed or {}, targets)
+        except _ASKING:
+            raise
+        except UserError:
+            if not elements:
+                raise
+            targets = (
+                targets.begun_again()
+            )  # they may be for the new sizes: what can be read without them is noted
+            partial = copy(self)
+            partial.noted = []
+            Build(partial, written, elements, supposed or {}, targets)
         targets.follow()
         return targets
 
