@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from glowpy.backends.cpu.block_weights import (
     signed,
 )
 from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
+from glowpy.backends.cpu.derived import derived
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
     CpuDepthwiseConvNode,
@@ -43,6 +44,7 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
+from glowpy.backends.cpu.passes.volumes import bias_alone, by_planes
 from glowpy.backends.cpu.strassen import pack_pairs, strassen_error, sums_shape
 from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
 from glowpy.backends.cpu.strategy.machine import Machine
@@ -75,11 +77,10 @@ from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode, ReshapeNode
-from glowpy.graph.parts import part_along
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
-from glowpy.support.symbolic import Expr, ceil_div, greatest, likely_extent, product, static
+from glowpy.support.symbolic import Expr, ceil_div, greatest, likely_extent, product
 
 __all__ = ["PackProductsPass", "is_packed"]
 
@@ -137,9 +138,9 @@ class PackProductsPass(RewritePass):
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.is_empty or n.input.type.is_empty:
-            return _bias_alone(f, n)
+            return bias_alone(f, n)
         if len(n.kernels) == 3:
-            return _by_planes(f, n)
+            return by_planes(f, n)
         if len(n.kernels) == 1:
             return _with_row(f, n)
         if self.small:
@@ -170,7 +171,7 @@ class PackProductsPass(RewritePass):
             return _winograd(f, n, decision, machine.lanes)
         if isinstance(decision, StrassenDecision):
             product = _strassen(f, n, n.input, n.filter, decision, machine.lanes)
-            return f.create_add(n.name, product, _bias_alone(f, n))
+            return f.create_add(n.name, product, bias_alone(f, n))
         packed = _packed_filter(f, n, decision.block)
         zeros = f.module.create_constant(
             f"{n.name}_zeros",
@@ -191,7 +192,7 @@ class PackProductsPass(RewritePass):
         if n.filter.constant is not None:
             channels, *taps, _ = n.filter.type.extents
             type = n.filter.type.with_shape((*taps, channels))
-            packed = _derived(
+            packed = derived(
                 f, n, "packed", type, n.filter.constant, "pack depthwise", pack_depthwise_filter
             )
         else:
@@ -246,7 +247,7 @@ class PackProductsPass(RewritePass):
         constant = n.rhs.constant
         packed: Operand
         if constant is not None:
-            packed = _derived(
+            packed = derived(
                 f, n, "packed", type, constant, "pack", lambda matrix: matrix_pieces(matrix, block)
             )
         else:
@@ -374,7 +375,7 @@ def _strassen(
     columns = prod(weights.type.extents) // depth
     block = chosen.vectors * lanes
     shape = 2 * ceil_div(columns, 2 * block), depth, block
-    packed = _derived(
+    packed = derived(
         f, n, "packed", weights.type.with_shape(shape), constant, "pack pairs",
         lambda array: pack_pairs(_matrix(array), block),
     )  # fmt: skip
@@ -398,7 +399,7 @@ def _winograd(
     blocks = n.group * ceil_div(outputs // n.group, block)
     shape = blocks, prod(chosen.patch), depth, block
     patch = chosen.patch
-    packed = _derived(
+    packed = derived(
         f, n, "points", n.filter.type.with_shape(shape), constant,
         f"pack filter of {n.group} groups at {patch[0]} x {patch[1]} points",
         lambda filter: pack_winograd_filter(filter, patch, block, n.group),
@@ -409,12 +410,6 @@ def _winograd(
         tile_pixels=chosen.pixels, tile_vectors=chosen.vectors,
         slab=chosen.slab, bands=chosen.bands, blocks=chosen.blocks,
     )  # fmt: skip
-
-
-def _bias_alone(f: Function, n: ConvolutionNode) -> NodeValue:
-    """Returns the result of a convolution where it meets no input."""
-    row = n.type.with_shape((*(1,) * (n.type.rank - 1), n.type.shape[-1]))
-    return f.create_broadcast(n.name, n.type, f.create_reshape(n.name, row, n.bias)).result
 
 
 def _meets_each_matrix_once(n: MatMulNode) -> bool:
@@ -446,7 +441,7 @@ def _transposed(f: Function, n: MatMulNode) -> Operand:
     *batch, depth, columns = n.rhs.type.shape
     if n.rhs.constant is not None:
         type = n.rhs.type.with_shape((*batch, columns, depth))
-        return _derived(
+        return derived(
             f, n, "packed", type, n.rhs.constant, "pack", lambda matrix: matrix_pieces(matrix, 1)
         )
     rank = len(batch)
@@ -471,20 +466,6 @@ def _with_batches_joined(f: Function, n: MatMulNode) -> NodeValue:
     return f.create_reshape(n.name, n.type, product).result
 
 
-def _derived(
-    f: Function,
-    n: Node,
-    part: str,
-    type: Type,
-    source: Constant,
-    operation: str,
-    compute: Callable[[Array], Array | Iterable[Array]],
-) -> Constant:
-    """Derives a constant from another by `compute`, which `operation` describes, together with the type."""
-    tensor = Tensor.derived(type, operation, [source.tensor], compute)
-    return f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
-
-
 def _packed_filter(f: Function, n: ConvolutionNode, block: int) -> Operand:
     """The filter of a 2-D convolution in blocks of output channels. Of each group it is a matrix, transposed."""
     outputs, *taps = n.filter.type.shape
@@ -492,7 +473,7 @@ def _packed_filter(f: Function, n: ConvolutionNode, block: int) -> Operand:
     shape = packed_shape((n.group, depth, outputs), block)
     packed_type = type.with_shape((*shape[:2], *taps, block))
     if n.filter.constant is not None:
-        return _derived(
+        return derived(
             f, n, "packed", packed_type, n.filter.constant, "pack filter",
             lambda filter: filter_pieces(filter, n.group, block),
         )  # fmt: skip
@@ -520,80 +501,7 @@ def _kernel_row(f: Function, n: ConvolutionNode) -> Operand:
     outputs, *rest = n.filter.type.shape
     type = n.filter.type.with_shape((outputs, 1, *rest))
     if n.filter.constant is not None:
-        return _derived(
+        return derived(
             f, n, "row", type, n.filter.constant, "reshape", lambda filter: filter[:, np.newaxis]
         )
     return f.create_reshape(n.name, type, n.filter)
-
-
-def _by_planes(f: Function, n: ConvolutionNode) -> NodeValue:
-    """A 3-D convolution as the sum of 2-D ones, one for each plane of the kernel. Sums become epilogues.
-
-    Where a plane of the kernel would meet the padding, the result's planes stay as they are. So the first is one that
-    meets the input everywhere, if there is one.
-    """
-    met = {plane: _planes_met(n, plane) for plane in range(n.kernels[0])}
-    order = sorted(met, key=lambda plane: -len(met[plane]))
-    total: NodeValue
-    if len(met[order[0]]) == n.type.extents[1]:
-        total = _plane_product(f, n, order[0], met[order.pop(0)], n.bias)
-    else:
-        total = _bias_alone(f, n)
-    for plane in order:
-        if met[plane]:
-            nothing = f.create_splat(n.name, n.bias.type, 0.0)
-            product = _plane_product(f, n, plane, met[plane], nothing)
-            total = _added(f, n, total, product, met[plane])
-    return total
-
-
-def _planes_met(n: ConvolutionNode, plane: int) -> range:
-    """The planes of the result for which a plane of the kernel meets the input."""
-    ahead = plane * n.dilation[0] - static(n.pads)[0]
-    first = ceil_div(max(-ahead, 0), n.strides[0])
-    last = ceil_div(max(n.input.type.extents[1] - ahead, 0), n.strides[0])
-    return range(first, min(last, n.type.extents[1]))
-
-
-def _plane_product(
-    f: Function, n: ConvolutionNode, plane: int, met: range, bias: Operand
-) -> NodeValue:
-    """The convolution with one plane of the kernel: all planes of the input that it meets are a batch of images."""
-    images, planes = n.type.extents[0], len(met)
-    start = met.start * n.strides[0] + plane * n.dilation[0] - n.pads[0]
-    area, shape = n.input.type.extents[2:], n.type.extents[2:]
-    source = part_along(f, n.name, n.input, 1, start, planes, n.strides[0])
-    product = f.create_convolution(
-        n.name, f.create_reshape(n.name, n.type.with_shape((images * planes, *area)), source),
-        _kernel_plane(f, n, plane), bias, n.kernels[1:], n.strides[1:],
-        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group,
-    )  # fmt: skip
-    return f.create_reshape(n.name, n.type.with_shape((images, planes, *shape)), product).result
-
-
-def _added(
-    f: Function, n: ConvolutionNode, total: NodeValue, product: NodeValue, met: range
-) -> NodeValue:
-    """The sum with those planes that are met; the others as they were."""
-
-    def planes(start: int, stop: int) -> NodeValue:
-        return part_along(f, n.name, total, 1, start, stop - start)
-
-    parts = [f.create_add(n.name, product, planes(met.start, met.stop)).result]
-    if met.start > 0:
-        parts.insert(0, planes(0, met.start))
-    if met.stop < n.type.extents[1]:
-        parts.append(planes(met.stop, n.type.extents[1]))
-    return f.create_concat(n.name, parts, 1).result
-
-
-def _kernel_plane(f: Function, n: ConvolutionNode, plane: int) -> Operand:
-    """One plane of the filter of a 3-D convolution, as that of a 2-D one."""
-    outputs, _, *taps = n.filter.type.extents
-    if n.filter.constant is not None:
-        return _derived(
-            f, n, "plane", n.filter.type.with_shape((outputs, *taps)), n.filter.constant,
-            f"plane {plane}", lambda filter: filter[:, plane],
-        )  # fmt: skip
-    part = part_along(f, n.name, n.filter, 1, plane, 1)
-    return f.create_reshape(n.name, n.filter.type.with_shape((outputs, *taps)), part)
