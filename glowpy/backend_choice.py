@@ -39,13 +39,19 @@ def package_of(name: str) -> str:
     return " ".join(plugin.package for plugin in plugins() if plugin.name == name)
 
 
-def backend_of(name: str, threads: int | None = None, *, low_memory: bool | None = None) -> Backend:
+def backend_of(
+    name: str,
+    threads: int | None = None,
+    *,
+    low_memory: bool | None = None,
+    precision: str | None = None,
+) -> Backend:
     """The backend called `name`, with its default options but for those that are given.
 
     Raises UserError as `backend_class` does, and for options that the backend does not have.
     """
     cls = backend_class(name)
-    given = {"threads": threads, "low_memory": low_memory}
+    given = {"threads": threads, "low_memory": low_memory, "precision": precision}
     given = {option: value for option, value in given.items() if value is not None}
     if not given:
         return cls()
@@ -62,14 +68,20 @@ def option_names(cls: type[Backend]) -> list[str]:
 
 
 def backend_with(
-    backend: str | Backend, threads: int | None, *, low_memory: bool | None
+    backend: str | Backend,
+    threads: int | None,
+    *,
+    low_memory: bool | None,
+    precision: str | None = None,
 ) -> Backend:
     """A backend by its name, with these options. Raises UserError for options of one that is there already."""
     expect_type("threads", threads, int | None, "a number of threads")
     expect_type("low_memory", low_memory, bool | None, "whether weights take little memory")
+    expect_type("precision", precision, str | None, "f32 or bf16")
     if isinstance(backend, str):
-        return backend_of(backend, threads, low_memory=low_memory)
-    for name, value in (("threads", threads), ("low_memory", low_memory)):
+        return backend_of(backend, threads, low_memory=low_memory, precision=precision)
+    given = {"threads": threads, "low_memory": low_memory, "precision": precision}
+    for name, value in given.items():
         if value is not None:
             raise UserError(
                 f"expected {name} among the options of the backend, which is given as an object",

@@ -1,6 +1,7 @@
 """Nodes and instructions that only the CPU backend knows: products over repacked weights.
 
-Those of 8-bit integers multiply what is stored, whatever it stands for: weights of i8, sums of i32, which wrap.
+Those of 8-bit integers multiply what is stored, whatever it stands for: weights of i8, sums of i32, which wrap. Those of
+bf16 are added up in f32.
 """
 
 from classgen.dsl import FLOATS, Attr, Op, dim, dims, flag, integer, ints, library, real
@@ -11,8 +12,11 @@ _CONV = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation")]
 _TILE = [integer("tile_pixels"), integer("tile_vectors")]
 _WALK = [integer("slab"), dim("fetch")]
 _PRODUCTS = (*FLOATS, "i8", "u8")
+_TILED = (*_PRODUCTS, "bf16")
 _CONV_KINDS = {kind: {"result": "i32", "filter": "i8", "bias": "i32"} for kind in ("i8", "u8")}
+_TILED_CONV_KINDS = {**_CONV_KINDS, "bf16": {"result": "f32", "bias": "f32"}}
 _MATMUL_KINDS = {kind: {"result": "i32", "rhs": "i8"} for kind in ("i8", "u8")}
+_TILED_MATMUL_KINDS = {**_MATMUL_KINDS, "bf16": {"result": "f32"}}
 _BLOCK_KINDS = {
     kind: {"result": "f32", "lhs": "f32", "scales": "f32", "zeros": "i8"} for kind in ("i8", "u32")
 }
@@ -75,7 +79,7 @@ Op(
 Op(
     "CpuConv",
     "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], "
-    "of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. "
+    "of integers [G, blocks, KH, KW, I / 4, 4 NR], of bf16, which gives f32, [G, blocks, KH, KW, I / 2, 2 NR]; zeros has I elements, which lie outside the image, where there are pads. "
     "Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and "
     "fetch elements of weights are fetched ahead at each step.",
     inputs=["input", "filter", "bias", "zeros"],
@@ -83,8 +87,8 @@ Op(
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["input"],
-    kernel={"input": _PRODUCTS},
-    mixed=_CONV_KINDS,
+    kernel={"input": _TILED},
+    mixed=_TILED_CONV_KINDS,
     quant="rule",
     backend="cpu",
     no_derivative=_LATE,
@@ -109,15 +113,15 @@ _cell("CpuGru", "`gru`", ["bias", "lengths", "initial_h"], ["result", "last_h"],
 _cell("CpuLstm", "`lstm`", ["peepholes", "lengths", "initial_h", "initial_c"], ["result", "last_h", "last_c"], [flag("coupled")])
 Op(
     "CpuMatmul",
-    "[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register "
+    "[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], of bf16, which gives f32, to [..., blocks, K / 2, 2 NR], with register "
     "tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.",
     inputs=["lhs", "rhs"],
     attrs=[*_TILE, *_WALK],
     traits=["typed", "units", "epilogue"],
     strided=["result"],
     rows=["lhs"],
-    kernel={"lhs": _PRODUCTS},
-    mixed=_MATMUL_KINDS,
+    kernel={"lhs": _TILED},
+    mixed=_TILED_MATMUL_KINDS,
     quant="rule",
     backend="cpu",
     no_derivative=_LATE,
@@ -125,12 +129,12 @@ Op(
 Op(
     "CpuPackMatrix",
     "Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), "
-    "ceil(K / 4), 4 block], filled with zeros.",
+    "ceil(K / 4), 4 block], of 16 bits [..., ceil(N / block), ceil(K / 2), 2 block], filled with zeros.",
     inputs=["input"],
     attrs=[integer("block")],
     traits=["typed"],
     transposed=["input"],
-    kernel={"input": ("x8", "x32", "x64")},
+    kernel={"input": ("x8", "x16", "x32", "x64")},
     quant="rule",
     backend="cpu",
     no_derivative=_LATE,

@@ -14,7 +14,7 @@ from glowpy.bundling.read import FORMAT, manifest_digest
 from glowpy.bundling.report import SizeReport
 from glowpy.ir.plan import ALIGNMENT
 from glowpy.llvm.bundle_compiler import BundleCompiler
-from glowpy.llvm.machine import LLVM_VERSION
+from glowpy.llvm.machine import LLVM_VERSION, Machine
 
 __all__ = ["fingerprint", "manifest_text"]
 
@@ -34,10 +34,15 @@ def fingerprint(
         compiler: What makes the code. This machine as its target is not the same everywhere.
     """
     libraries = [hashlib.sha256(bitcode).hexdigest() for bitcode in compiler.bitcode]
-    settings = [asdict(options), asdict(compiler.target.machine)]
+    settings = [asdict(options), _described(compiler.target.machine)]
     parts = [model, *(json.dumps(fields, sort_keys=True) for fields in settings)]
     parts += [makers, LLVM_VERSION, *libraries, str(FORMAT), *compiler.identity]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _described(machine: Machine) -> dict[str, Any]:
+    """A processor, whose instructions for bf16 are spoken of only where they are used."""
+    return {name: value for name, value in asdict(machine).items() if name != "bf16" or value}
 
 
 def manifest_text(
@@ -69,7 +74,7 @@ def manifest_text(
         "options": asdict(options),
         "backend": backend,
         "compile": dict(compiler.settings),
-        "target": {**asdict(target.machine), "variant": target.variant.name},
+        "target": {**_described(target.machine), "variant": target.variant.name},
         "alignment": ALIGNMENT,
         "areas": {
             "constants": layout.constants.size,

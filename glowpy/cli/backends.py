@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import wraps
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import click
 
 from glowpy.backend import Backend
 from glowpy.backend_choice import option_names
-from glowpy.backends.cpu.options import CpuOptions
+from glowpy.backends.cpu.options import CpuOptions, Precision
 from glowpy.cli.completion import Items, beginning, complete_target
 from glowpy.cli.verb import Number
 from glowpy.engine import BACKENDS, backend_class
@@ -66,8 +66,15 @@ def settings_option() -> Callable[[F], F]:
 
 
 def computing_options() -> Callable[[F], F]:
-    """The options --exact, --low-memory and --tune of a verb."""
+    """The options --precision, --exact, --low-memory and --tune of a verb."""
     return option_group(
+        click.option(
+            "--precision",
+            type=click.Choice(get_args(Precision)),
+            default="f32",
+            show_default=True,
+            help="Compute products in f32 as they are, or in bf16, which rounds what is multiplied to 8 bits.",
+        ),
         click.option(
             "--exact",
             is_flag=True,
@@ -84,7 +91,7 @@ def computing_options() -> Callable[[F], F]:
             metavar="SECONDS",
             help="Tune matrix products on this machine for so long, and keep the result; 0 uses kept results only.",
         ),
-        names=("exact", "low_memory", "tune"),
+        names=("precision", "exact", "low_memory", "tune"),
     )
 
 

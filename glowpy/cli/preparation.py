@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _COMPILING = frozenset(
     {
         *("model", "ranges", "check_indices", "state", "values", "backend", "settings"),
-        *("threads", "exact"),
+        *("threads", "precision", "exact"),
         *("low_memory", "tune", "as_json"),
     }
 )

@@ -84,6 +84,9 @@ _MEASURED = ' noredzone "warn-stack-size"="0"'
 _SMALL = "libjit_small"
 """Global that tells kernels whether code is to be small."""
 
+_BF16 = "libjit_bf16"
+"""Global that tells kernels whether to use the processor's instructions for bf16."""
+
 _CALLS_LIBRARY = "libjit_calls_library"
 """Global that tells kernels without floating point whether small code is to call the compiler's library."""
 
@@ -146,7 +149,7 @@ def host_features() -> frozenset[str]:
 class Machine:
     """A processor to make code for: triple, LLVM cpu name, features such as `+avx2,-fma`, RISC-V ABI.
 
-    Code is `small`, or fast.
+    Code is `small`, or fast. With `bf16` it uses the processor's instructions for numbers in bf16.
     """
 
     triple: str
@@ -156,6 +159,7 @@ class Machine:
     code_model: str = "small"
     abi: str = ""
     small: bool = False
+    bf16: bool = False
 
     def _create(self, *, jit: bool = False) -> Any:
         _initialize()
@@ -324,6 +328,7 @@ class Compiler:
             module = binding.parse_assembly(
                 f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
                 f"@{_CALLS_LIBRARY} = constant i8 {calls_library:d}\n"
+                f"@{_BF16} = constant i8 {self._machine.bf16:d}\n"
             )
             module.verify()
         except RuntimeError as error:
@@ -334,7 +339,7 @@ class Compiler:
         for function in module.functions:
             if function.linkage is binding.Linkage.linkonce_odr:
                 function.linkage = "internal"
-        for name in (_SMALL, _CALLS_LIBRARY):
+        for name in (_SMALL, _CALLS_LIBRARY, _BF16):
             module.get_global_variable(name).linkage = "internal"
         has_choice = self._machine.small and str(module).count(f"@{_CALLS_LIBRARY}") > 1
         attributes += " minsize optsize" if self._machine.small else ""

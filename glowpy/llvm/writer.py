@@ -79,7 +79,8 @@ class ModuleWriter:
 
     With `by_content`, functions are named after what they are made of, not after the instruction they were first
     written for. Where debug information tells them apart they keep their names. With `merge`, functions may become
-    part of those that call them.
+    part of those that call them. Loops that call one of the functions `in_vectors`, which LLVM wrongly takes to be slow
+    with several elements at a time, are made of whole vectors.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ModuleWriter:
         by_content: bool = False,
         merge: bool = False,
         heads: Heads | None = None,
+        in_vectors: Sequence[str] = (),
     ) -> None:
         self.dim = f"i{pointer_bits}"
         self.pointer_bytes = pointer_bits // 8
@@ -99,6 +101,7 @@ class ModuleWriter:
         self._debug = debug
         self._by_content = by_content and debug is None
         self._merge = merge and debug is None
+        self._in_vectors = tuple(f"@{symbol}(" for symbol in in_vectors)
         self._globals: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
         self._by_name: dict[str, _Function] = {}
@@ -108,6 +111,13 @@ class ModuleWriter:
     def merges(self) -> bool:
         """Whether functions may become part of those that call them, since code is to be small."""
         return self._merge
+
+    def hint(self, lines: Sequence[str], *, rolled: bool, then: bool) -> str:
+        """The suffix of a branch back to lines, `rolled` while vectors are made, and unrolled `then` or not at all."""
+        is_called = any(symbol in line for line in lines for symbol in self._in_vectors)
+        if is_called and not any(line.endswith(":") for line in lines):
+            return f", !llvm.loop !{_ROLLED + (5 + then if rolled else 7)}"
+        return f", !llvm.loop !{_ROLLED + then}" if rolled else ""
 
     @property
     def has_debug_info(self) -> bool:
@@ -250,6 +260,15 @@ class ModuleWriter:
             f'!{_ROLLED + 3} = !{{!"llvm.loop.vectorize.followup_vectorized", !{_ROLLED + 4}}}',
             f'!{_ROLLED + 4} = !{{!"llvm.loop.unroll.full"}}',
         ]
+        if self._in_vectors:
+            vectors = f"!{_ROLLED + 8}, !{_ROLLED + 9}"
+            metadata += [
+                f"!{_ROLLED + 5} = distinct !{{!{_ROLLED + 5}, !{_ROLLED + 2}, {vectors}}}",
+                f"!{_ROLLED + 6} = distinct !{{!{_ROLLED + 6}, !{_ROLLED + 2}, !{_ROLLED + 3}, {vectors}}}",
+                f"!{_ROLLED + 7} = distinct !{{!{_ROLLED + 7}, {vectors}}}",
+                f'!{_ROLLED + 8} = !{{!"llvm.loop.vectorize.enable", i1 true}}',
+                f'!{_ROLLED + 9} = !{{!"llvm.loop.vectorize.width", i32 {self.vector_bytes // 4}}}',
+            ]
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
     def _text(self, function: _Function, linkage: str) -> str:
@@ -496,13 +515,14 @@ class Body:
         self.line(f"{index} = phi {dim} [ 0, %{before} ], [ {index}.next, %{latch} ]")
         start = len(self._lines)
         yield index
-        calls = sum(" = call " in line for line in self._lines[start:])
+        inside = self._lines[start:]
+        calls = sum(" = call " in line for line in inside)
         self.line(f"br label %{latch}")
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
         self.line(f"{index}.more = icmp ult {dim} {index}.next, {rounds}")
         then = isinstance(count, int) and (wholly or count * max(calls, 1) <= _UNROLLED)
-        hint = "" if unroll else f", !llvm.loop !{_ROLLED + then}"
+        hint = self.module.hint(inside, rolled=not unroll, then=then)
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
         self._label = out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntEnum
-from typing import Any, Generic, Self, TypeVar, final, overload
+from typing import Any, Generic, Literal, Self, TypeVar, final, overload
 
 from glowpy.core.tensor import Array
 from glowpy.onnxruntime import errors
@@ -201,9 +201,14 @@ FROZEN = "glowpy.frozen"
 """The entry that says, by `1`, that a session is to compile nothing after that."""
 LOW_MEMORY = "glowpy.low_memory"
 """The entry that says, by `1`, that weights are to take no more memory than the model has them in."""
+PRECISION = "glowpy.precision"
+"""The entry that says what products in f32 are computed in: `f32`, or `bf16`."""
 
 _TRUE_ANYWAY = {"session.load_model_format": "ONNX", "session.intra_op.allow_spinning": "0"}
 """Entries that say what glowpy does."""
+
+_OWN = (PREPARE, FROZEN, LOW_MEMORY, PRECISION)
+"""Entries that only glowpy has."""
 
 
 @final
@@ -345,7 +350,7 @@ class SessionOptions(_Options):
                 severity,
             )
         for key, value in self._entries.items():
-            if _TRUE_ANYWAY.get(key) != value and key not in (PREPARE, FROZEN, LOW_MEMORY):
+            if _TRUE_ANYWAY.get(key) != value and key not in _OWN:
                 say_once(f"the session config entry '{key}' has no effect", severity)
 
     @property
@@ -360,6 +365,14 @@ class SessionOptions(_Options):
     def has_low_memory(self) -> bool:
         """Whether weights are to take little memory. Raises InvalidArgument for an entry that does not say."""
         return self._says(LOW_MEMORY)
+
+    @property
+    def precision(self) -> Literal["f32", "bf16"]:
+        """The kind that products in f32 are computed in. Raises InvalidArgument for an entry that is neither."""
+        value = self._entries.get(PRECISION, "f32")
+        if value not in ("f32", "bf16"):
+            raise errors.InvalidArgument(f"{PRECISION}: expected f32 or bf16, got '{value}'")
+        return "bf16" if value == "bf16" else "f32"
 
     def _says(self, key: str) -> bool:
         value = self._entries.get(key, "0")

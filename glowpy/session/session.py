@@ -57,6 +57,8 @@ class InferenceSession(ProcessBound):
             processors. Outputs have the same bits for any number. For a backend that is given by name; 1 if left out.
         low_memory: Keeps weights in the memory of those of the model, where more would be faster; see `CpuOptions`.
             For a backend that is given by name.
+        precision: What products in f32 are computed in: `f32`, or `bf16`, which some processors multiply twice as fast,
+            and others are refused for; see `CpuOptions`. For a backend that is given by name.
         observer: Sees every instruction of every run, from several threads if runs come from several. Networks are
             compiled with `instrument` if there is one.
         state: Inputs that the session keeps, and the outputs that they are in its next run, such as the cache of a
@@ -87,6 +89,7 @@ class InferenceSession(ProcessBound):
         limit: int = 16,
         threads: int | None = None,
         low_memory: bool | None = None,
+        precision: Literal["f32", "bf16"] | None = None,
         observer: Observer | None = None,
         state: StatePairs | Literal["auto"] | None = None,
         on_compile: Callable[[CompileEvent], object] | None = None,
@@ -103,7 +106,7 @@ class InferenceSession(ProcessBound):
         if observer is not None:
             chosen = replace(chosen, instrument=True)
         self._compiling = Compiling(
-            backend_with(backend, threads, low_memory=low_memory),
+            backend_with(backend, threads, low_memory=low_memory, precision=precision),
             chosen,
             limit,
             observer,

@@ -7,6 +7,7 @@
 #undef D
 #undef OF
 #undef IN_HARDWARE
+#undef MATRICES
 #define T float
 #define F float
 #define S float
@@ -15,3 +16,4 @@
 #define D 1
 #define OF(NAME) NAME##_f32_half
 #define IN_HARDWARE F32_IN_HARDWARE
+#define MATRICES 0

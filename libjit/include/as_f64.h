@@ -7,6 +7,7 @@
 #undef D
 #undef OF
 #undef IN_HARDWARE
+#undef MATRICES
 #define T double
 #define F double
 #define S double
@@ -15,3 +16,4 @@
 #define D 1
 #define OF(NAME) NAME##_f64
 #define IN_HARDWARE F64_IN_HARDWARE
+#define MATRICES 0

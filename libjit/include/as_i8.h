@@ -7,6 +7,7 @@
 #undef D
 #undef OF
 #undef IN_HARDWARE
+#undef MATRICES
 #define T int8_t
 #define F int8_t
 #define S int32_t
@@ -15,3 +16,4 @@
 #define D 4
 #define OF(NAME) NAME##_i8
 #define IN_HARDWARE 1
+#define MATRICES 0

@@ -4,15 +4,19 @@
 /// lane's sum. Floats are one element. 8-bit integers are four, a *word*: their weights lie together for each lane, and
 /// there are processors with an instruction for just that. Others have one for two products of 16 bits, so that a word
 /// is taken apart into its even and its odd bytes; the rest multiplies byte by byte. All of them give the same sums.
+/// Elements of bf16 are two, which are a word as well: the upper halves of floats, which others are taken apart into.
 ///
 /// PARTS_<kind> says into how many parts, each a vector, words and weights are taken apart. For each kind,
 ///
 ///     broadcast_<kind>(parts, from)       D elements of the input, in every lane
 ///     load_weights_<kind>(parts, from)    the weights of a vector of sums
 ///     add_products_<kind>(sum, x, weight) the sum and the products of one part
+///
+/// Where MATRICES_<kind> says so, two steps of two pixels and two lanes are one: `add_matrix_<kind>`.
 #ifndef LIBJIT_DOT_H
 #define LIBJIT_DOT_H
 
+#include "halves.h"
 #include "libjit.h"
 
 #ifdef __ARM_NEON
@@ -54,6 +58,47 @@ typedef uint16_t unsigned_pairs_t __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t word_at_t __attribute__((aligned(1), may_alias));
 
 INLINE vi broadcast_word(const void *from) { return SPLAT(*(const word_at_t *)from, vi); }
+
+// ---------------------------------------------------------------------------------- two products of halves and a sum
+
+#if BF16_PRODUCTS && defined(__x86_64__)
+typedef __bf16 halves_t __attribute__((vector_size(VECTOR_BYTES)));
+#define PARTS_bf16 1
+BEGIN_BF16
+INLINE void broadcast_bf16(vf parts[1], const bf16_t *from) { parts[0] = (vf)broadcast_word(from); }
+INLINE void load_weights_bf16(vf parts[1], const bf16_t *from) { parts[0] = (vf)*(const vi *)from; }
+INLINE vf add_products_bf16(vf sum, vf x, vf weight) {
+  return (vf)__builtin_ia32_dpbf16ps_512(sum, (halves_t)x, (halves_t)weight);
+}
+END_BF16
+#elif BF16_PRODUCTS
+#define PARTS_bf16 1
+BEGIN_BF16
+INLINE void broadcast_bf16(vf parts[1], const bf16_t *from) { parts[0] = (vf)broadcast_word(from); }
+INLINE void load_weights_bf16(vf parts[1], const bf16_t *from) { parts[0] = (vf)*(const vi *)from; }
+INLINE vf add_products_bf16(vf sum, vf x, vf weight) {
+  return (vf)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)x, (bfloat16x8_t)weight);
+}
+
+/// Two pixels by two channels, four neighbours in depth each: 16 products and four sums in one instruction.
+#define MATRICES_bf16 1
+INLINE vf add_matrix_bf16(vf sums, vf pixels, vf weights) {
+  return (vf)vbfmmlaq_f32((float32x4_t)sums, (bfloat16x8_t)pixels, (bfloat16x8_t)weights);
+}
+END_BF16
+#else
+#define PARTS_bf16 2
+INLINE void widen_pairs(vf parts[2], vi pairs) {
+  parts[0] = (vf)(pairs << 16);
+  parts[1] = (vf)(pairs >> 16 << 16);
+}
+INLINE void broadcast_bf16(vf parts[2], const bf16_t *from) { widen_pairs(parts, broadcast_word(from)); }
+INLINE void load_weights_bf16(vf parts[2], const bf16_t *from) { widen_pairs(parts, *(const vi *)from); }
+INLINE vf add_products_bf16(vf sum, vf x, vf weight) { return MULTIPLY_ADD(sum, x, weight); }
+#endif
+#ifndef MATRICES_bf16
+#define MATRICES_bf16 0
+#endif
 
 // ------------------------------------------------------------------- four products and a sum, in one instruction
 

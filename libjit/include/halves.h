@@ -5,8 +5,25 @@
 
 #include "math.h"
 
-typedef uint16_t f16_t;
-typedef uint16_t bf16_t;
+/// Whether processors of the variant may have instructions that multiply numbers in bf16, and one that rounds to them. They
+/// are used where `libjit_bf16` says so. Those of x86-64 take the smallest floats for zeros.
+#if (defined(__AVX512VNNI__) && VECTOR_BYTES == 64) || (defined(__aarch64__) && defined(__ARM_FEATURE_MATMUL_INT8))
+#define BF16_PRODUCTS 1
+#else
+#define BF16_PRODUCTS 0
+#endif
+
+/// Around functions with such instructions.
+#if !BF16_PRODUCTS
+#define BEGIN_BF16
+#define END_BF16
+#elif defined(__x86_64__)
+#define BEGIN_BF16 _Pragma("clang attribute push(__attribute__((target(\"avx512bf16\"))), apply_to = function)")
+#define END_BF16 _Pragma("clang attribute pop")
+#else
+#define BEGIN_BF16 _Pragma("clang attribute push(__attribute__((target(\"bf16\"))), apply_to = function)")
+#define END_BF16 _Pragma("clang attribute pop")
+#endif
 
 /// Whether conversions to and from binary16 are instructions.
 #if defined(__F16C__) || defined(__aarch64__)
@@ -18,6 +35,15 @@ typedef uint16_t bf16_t;
 INLINE float f32_of_bf16(bf16_t x) { return float_of_bits((uint32_t)x << 16); }
 
 INLINE bf16_t bf16_of_f32(float x) {
+#if BF16_PRODUCTS
+  if (libjit_bf16) {
+    union {
+      __bf16 number;
+      bf16_t bits;
+    } both = {.number = (__bf16)x};
+    return both.bits;
+  }
+#endif
   uint32_t bits = bits_f32(x), odd = bits >> 16 & 1;
   return x != x ? bits >> 16 | 0x40 : (bits + 0x7fff + odd) >> 16;
 }

@@ -11,6 +11,10 @@
 typedef intptr_t dim_t;
 #define DIM_MAX INTPTR_MAX
 
+/// Numbers of 16 bits as they are stored: see halves.h.
+typedef uint16_t f16_t;
+typedef uint16_t bf16_t;
+
 /// A shape or a list attribute. A constant global at the call, so its loads fold away; only the walks of products, which
 /// all layers share, read it when they run.
 typedef struct {
@@ -101,6 +105,8 @@ __attribute__((weak)) const bool libjit_small = LIBJIT_SMALL;
 /// Whether small code computes in floats by calls of the compiler's library, where the processor cannot, all that it could
 /// compute by itself.
 __attribute__((weak)) const bool libjit_calls_library = LIBJIT_SMALL;
+/// Whether the processor multiplies numbers in bf16 and rounds to them, and is to: without being asked, no network does.
+__attribute__((weak)) const bool libjit_bf16 = false;
 
 /// Number of elements of a shape.
 INLINE dim_t count(const ints_t *shape) {

@@ -92,8 +92,8 @@ INLINE bool find_reach(const product_t *p, reach_t *reach, const void **input, c
   bool one_row = col + pixels <= p->out_width;
   range_t all = {0, p->kernel_h};
   range_t rows = one_row ? rows_inside(row, p->in_height, p->kernel_h, p->dilation_h) : all;
-  // Rows outside the image are left out where they are zeros, as those of floats are.
-  bool complete = p->dot == 1 || rows.last - rows.first == p->kernel_h;
+  // Rows outside the image are left out where they are zeros, as those of floats are; words of four are of bytes.
+  bool complete = p->dot < 4 || rows.last - rows.first == p->kernel_h;
   if (!complete) rows = all;
   row += rows.first * p->dilation_h;
   reach->tap_rows = rows.last - rows.first;

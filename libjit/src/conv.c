@@ -25,7 +25,11 @@ typedef struct {
 #include "conv.c"
 #include "as_u8.h"
 #include "conv.c"
+#include "as_bf16.h"
+#include "conv.c"
 #else
+
+#if D != 2  // numbers in bf16 are multiplied in pairs only
 
 typedef int32_t OF(lanes_t) __attribute__((vector_size(4 * W)));
 typedef bool OF(mask_t) __attribute__((ext_vector_type(W)));
@@ -52,6 +56,8 @@ LOAD_FIRST(load_input, T)
 LOAD_FIRST(load_filter, F)
 LOAD_FIRST(load_bias, S)
 #undef LOAD_FIRST
+
+#endif
 
 /// A convolution with a packed filter. Nothing is padded: what lies outside the image is read from `zeros`. Where pixels are
 /// computed each by itself and lie at equal distances, the caller says that an image is one row.
@@ -100,6 +106,8 @@ KERNEL void OF(libjit_cpu_conv)(S *result, const T *input, const F *filter, cons
   for (dim_t unit = first_unit; unit < last_unit; unit++)
     multiply_unit(&product, decision, find_unit(&product, decision, unit), sums, start, tiles, epilogue, env);
 }
+
+#if D != 2
 
 /// A convolution a number at a time: the least code, where that counts.
 KERNEL void OF(libjit_cpu_plain_conv)(S *result, const T *input, const F *filter, const S *bias,
@@ -266,5 +274,7 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *fi
                            to, width - last);
   }
 }
+
+#endif
 
 #endif

@@ -99,6 +99,8 @@ DETERMINANT(f64, double, __builtin_fabs)
 #include "matmul.c"
 #include "as_u8.h"
 #include "matmul.c"
+#include "as_bf16.h"
+#include "matmul.c"
 #else
 
 /// Matrices of M x K times matrices of K x N, the right side packed (see libjit/README.md). Matrices on the left that
@@ -138,6 +140,8 @@ KERNEL void OF(libjit_cpu_matmul)(S *result, const T *lhs, const F *rhs, const i
   }
 }
 
+#if D != 2  // numbers in bf16 are multiplied in pairs only
+
 /// total + the sum of left[k] * right[k] for at least one k. Where each operation is a call, the plain products of a
 /// network share this function: calling it takes less code than the loop does.
 #if IN_HARDWARE
@@ -173,6 +177,8 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
     }
   }
 }
+
+#endif
 
 #if D == 1
 

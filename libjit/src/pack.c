@@ -1,4 +1,4 @@
-/// Packs the right sides of products; elements of 4 and of 8 bytes: this file reads itself once for each.
+/// Packs the right sides of products; elements of 4 and of 8 bytes: this file reads itself once for each of these.
 #ifndef T
 #include "kernels_gen.h"
 #include "libjit.h"
@@ -14,30 +14,34 @@ INLINE dim_t matrix_offset(dim_t matrix, const ints_t *shape, const ints_t *stri
   return offset;
 }
 
-/// Packs matrices K x N of bytes: four neighbours of a column lie together (see libjit/README.md).
-KERNEL void libjit_cpu_pack_matrix_x8(uint8_t *result, const uint8_t *input, const ints_t *result_shape,
-                                      const ints_t *input_shape, const ints_t *input_strides, dim_t block) {
-  dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];
-  dim_t matrices = count_between(input_shape, 0, rank - 2);
-  dim_t row_step = input_strides->at[rank - 2], col_step = input_strides->at[rank - 1];
-  for (dim_t matrix = 0; matrix < matrices; matrix++) {
-    const uint8_t *from = input + matrix_offset(matrix, input_shape, input_strides);
-    for (dim_t first = 0; first < cols; first += block) {
-      dim_t valid = min_dim(block, cols - first);
-      for (dim_t k = 0; k < depth; k += 4, result += 4 * block) {
-        const uint8_t *rows = from + k * row_step + first * col_step;
-        dim_t whole = depth - k < 4 ? 0 : valid;
-        for (dim_t c = 0; c < whole; c++) {
-          for (dim_t i = 0; i < 4; i++) result[4 * c + i] = rows[i * row_step + c * col_step];
-        }
-        for (dim_t c = whole; c < block; c++) {
-          for (dim_t i = 0; i < 4; i++)
-            result[4 * c + i] = c < valid && k + i < depth ? rows[i * row_step + c * col_step] : 0;
-        }
-      }
-    }
+/// Packs matrices K x N whose neighbours of a column lie together, `dot` of them, as words of 32 bits (see libjit/README.md).
+#define PACK_WORDS(T, SUFFIX, DOT)                                                                                     \
+  KERNEL void libjit_cpu_pack_matrix_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                   \
+                                              const ints_t *input_shape, const ints_t *input_strides, dim_t block) {   \
+    dim_t rank = input_shape->size, depth = input_shape->at[rank - 2], cols = input_shape->at[rank - 1];               \
+    dim_t matrices = count_between(input_shape, 0, rank - 2);                                                          \
+    dim_t row_step = input_strides->at[rank - 2], col_step = input_strides->at[rank - 1];                              \
+    for (dim_t matrix = 0; matrix < matrices; matrix++) {                                                              \
+      const T *from = input + matrix_offset(matrix, input_shape, input_strides);                                       \
+      for (dim_t first = 0; first < cols; first += block) {                                                            \
+        dim_t valid = min_dim(block, cols - first);                                                                    \
+        for (dim_t k = 0; k < depth; k += DOT, result += DOT * block) {                                                \
+          const T *rows = from + k * row_step + first * col_step;                                                      \
+          dim_t whole = depth - k < DOT ? 0 : valid;                                                                   \
+          for (dim_t c = 0; c < whole; c++) {                                                                          \
+            for (dim_t i = 0; i < DOT; i++) result[DOT * c + i] = rows[i * row_step + c * col_step];                   \
+          }                                                                                                            \
+          for (dim_t c = whole; c < block; c++) {                                                                      \
+            for (dim_t i = 0; i < DOT; i++)                                                                            \
+              result[DOT * c + i] = c < valid && k + i < depth ? rows[i * row_step + c * col_step] : 0;                \
+          }                                                                                                            \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
   }
-}
+
+PACK_WORDS(uint8_t, x8, 4)
+PACK_WORDS(uint16_t, x16, 2)
 
 #define T uint32_t
 #define OF(NAME) NAME##_x32

@@ -29,6 +29,77 @@
 #include "tile.c"
 #include "as_u8.h"
 #include "tile.c"
+#include "as_bf16.h"
+BEGIN_BF16
+#include "tile.c"
+END_BF16
+#else
+
+#if MATRICES
+
+/// Sums of two pixels, p and the next one, are in the vectors of both: the first has lanes 0 and 1 of p, then of the other one; the
+/// second has lanes 2 and 3. A last pixel without another one is its own.
+INLINE void OF(load_start)(V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const S *start, dim_t pixels, dim_t vectors) {
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    V first = *(const V *)(start + v * W);
+    UNROLL for (dim_t p = 0; p < pixels; p += 2) {
+      sums[p][v] = __builtin_shufflevector(first, first, 0, 1, 0, 1);
+      sums[p + 1][v] = __builtin_shufflevector(first, first, 2, 3, 2, 3);
+    }
+  }
+}
+
+INLINE void OF(store_sums)(S *to, V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], dim_t pixels, dim_t vectors) {
+  UNROLL for (dim_t p = 0; p < pixels; p += 2) {
+    UNROLL for (dim_t v = 0; v < vectors; v++) {
+      V low = sums[p][v], high = sums[p + 1][v];
+      *(V *)(to + (p * vectors + v) * W) = __builtin_shufflevector(low, high, 0, 1, 4, 5);
+      if (p + 1 < pixels)
+        *(V *)(to + ((p + 1) * vectors + v) * W) = __builtin_shufflevector(low, high, 2, 3, 6, 7);
+    }
+  }
+}
+
+/// Two neighbouring words of a pixel, or only the first one and zeros.
+INLINE int64_t OF(words_at)(const T *from, bool whole) {
+  typedef int64_t __attribute__((aligned(1), may_alias)) words_t;
+  return whole ? *(const words_t *)from : (int64_t)(uint32_t)*(const word_at_t *)from;
+}
+
+/// Two steps of all pixels, or one if they are not `whole`. Weights of two steps lie one after the other.
+INLINE void OF(add_two_steps)(V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const T *const from[MAX_TILE_PIXELS], dim_t k,
+                              const F *weights, dim_t pixels, dim_t vectors, dim_t block, dim_t block_step, bool whole) {
+  typedef int64_t __attribute__((vector_size(16))) pair_t;
+  V low[MAX_TILE_VECTORS], high[MAX_TILE_VECTORS];
+  UNROLL for (dim_t v = 0; v < vectors; v++) {
+    const F *at = weights + v * W / block * block_step + v * W % block * D;
+    V first = (V)*(const vi *)at, second = whole ? (V)*(const vi *)(at + block * D) : (V){};
+    low[v] = __builtin_shufflevector(first, second, 0, 4, 1, 5);
+    high[v] = __builtin_shufflevector(first, second, 2, 6, 3, 7);
+  }
+  UNROLL for (dim_t p = 0; p < pixels; p += 2) {
+    pair_t words = {OF(words_at)(from[p] + k, whole), OF(words_at)(from[p + 1 < pixels ? p + 1 : p] + k, whole)};
+    UNROLL for (dim_t v = 0; v < vectors; v++) {
+      sums[p][v] = OF(add_matrix)(sums[p][v], (V)words, low[v]);
+      sums[p + 1][v] = OF(add_matrix)(sums[p + 1][v], (V)words, high[v]);
+    }
+  }
+}
+
+/// All steps of a run. Returns what to fetch next.
+INLINE const F *OF(add_run)(V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const T *const from[MAX_TILE_PIXELS], dim_t run,
+                            const F *weights, const F *ahead, dim_t ahead_step, dim_t pixels, dim_t vectors,
+                            dim_t block, dim_t block_step) {
+  dim_t k = 0;
+  ROLLED for (; k + 2 * D <= run; k += 2 * D) {
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += 2 * ahead_step;
+    OF(add_two_steps)(sums, from, k, weights + k * block, pixels, vectors, block, block_step, true);
+  }
+  if (k < run) OF(add_two_steps)(sums, from, k, weights + k * block, pixels, vectors, block, block_step, false);
+  return ahead;
+}
+
 #else
 
 INLINE void OF(load_start)(V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const S *start, dim_t pixels, dim_t vectors) {
@@ -43,6 +114,8 @@ INLINE void OF(store_sums)(S *to, V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], dim
     UNROLL for (dim_t v = 0; v < vectors; v++) *(V *)(to + (p * vectors + v) * W) = sums[p][v];
   }
 }
+
+#endif
 
 /// The weights of one step, `from` one packed block of `block` channels and those after it.
 INLINE void OF(load_step)(V weight[MAX_TILE_VECTORS][OF(PARTS)], const F *from, dim_t vectors, dim_t block,
@@ -68,12 +141,21 @@ INLINE void OF(multiply_regular)(S *to, const S *start, const T *input, const F 
                                  dim_t pixels, dim_t vectors, dim_t block) {
   V sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
   dim_t pixel_step = reach->pixel_step, run = reach->run, block_step = reach->block_step;
-  dim_t ahead_step = reach->ahead_step, fetched = 0, rows = pixels * row_bytes;
+  dim_t ahead_step = reach->ahead_step;
+#if !MATRICES
+  dim_t fetched = 0, rows = pixels * row_bytes;
+#endif
   const F *ahead = reach->ahead;
   OF(load_start)(sums, start, pixels, vectors);
   ROLLED for (dim_t h = 0; h < reach->tap_rows; h++) {
     ROLLED for (dim_t w = 0; w < reach->taps; w++) {
       const T *from = input + h * reach->tap_row_step + w * reach->tap_step;
+#if MATRICES
+      const T *pixel[MAX_TILE_PIXELS];
+      UNROLL for (dim_t p = 0; p < pixels; p++) pixel[p] = from + p * pixel_step;
+      ahead = OF(add_run)(sums, pixel, run, weights, ahead, ahead_step, pixels, vectors, block, block_step);
+      weights += run * block;
+#else
       ROLLED for (dim_t k = 0; k < run; k += D) {
         if (LANES > 1) {
           __builtin_prefetch(ahead, 0, 2);
@@ -92,6 +174,7 @@ INLINE void OF(multiply_regular)(S *to, const S *start, const T *input, const F 
         weights += block * D;
         UNROLL for (dim_t p = 0; p < pixels; p++) OF(add_step)(sums[p], weight, from + p * pixel_step + k, vectors);
       }
+#endif
     }
   }
   OF(store_sums)(to, sums, pixels, vectors);
@@ -139,6 +222,10 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
         bool inside = (size_t)y < (size_t)reach->height && (size_t)x < (size_t)reach->width;
         from[p] = inside ? input + y * reach->tap_row_step + x * reach->tap_step : reach->zeros;
       }
+#if MATRICES
+      ahead = OF(add_run)(sums, from, run, weights, ahead, ahead_step, pixels, vectors, block, block_step);
+      weights += run * block;
+#else
       ROLLED for (dim_t k = 0; k < run; k += D) {
         if (SPARE_POINTER) __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
@@ -147,6 +234,7 @@ KERNEL void OF(libjit_tile_scattered)(S *to, const S *start, const T *input, con
         weights += block * D;
         UNROLL for (dim_t p = 0; p < pixels; p++) OF(add_step)(sums[p], weight, from[p] + k, vectors);
       }
+#endif
     }
   }
   OF(store_sums)(to, sums, pixels, vectors);

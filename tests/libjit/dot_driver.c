@@ -1,4 +1,4 @@
-/// What test_dots.py runs on other processors: tiles of 8-bit integers against the plainest loop there is.
+/// What test_dots.py runs on other processors: tiles of 8-bit integers and of bf16 against the plainest loop there is.
 #include "tile.h"
 
 #define DEPTH 12
@@ -60,10 +60,56 @@ static int faults(int low, int high, int least, int most) {
   return wrong;
 }
 
+void libjit_tile_regular_bf16(float *to, const float *start, const bf16_t *input, const bf16_t *weights,
+                              const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
+void libjit_tile_scattered_bf16(float *to, const float *start, const bf16_t *input, const bf16_t *weights,
+                                const reach_t *reach, dim_t pixels, dim_t vectors, dim_t block);
+
+/// A multiple of a quarter, as float and in bf16, which both are exactly.
+static float quarter(bf16_t *half) {
+  union {
+    float number;
+    uint32_t bits;
+  } both = {.number = (float)((int)(random_bits() % 17) - 8) / 4};
+  *half = (bf16_t)(both.bits >> 16);
+  return both.number;
+}
+
+/// How many sums of a tile in bf16 are wrong: of an even depth, which may be no multiple of four.
+static int faults_of_halves(int depth, int pixels) {
+  static bf16_t input[PIXELS * DEPTH], weights[DEPTH * CHANNELS] __attribute__((aligned(64)));
+  static float from[PIXELS * DEPTH], by[DEPTH * CHANNELS], sums[PIXELS * CHANNELS], start[CHANNELS];
+  reach_t reach = {.tap_rows = 1, .taps = 1, .run = depth, .pixel_step = depth, .block_step = depth * LANES,
+                   .tap_row_step = depth, .tap_step = depth, .height = 1, .width = pixels, .out_width = pixels,
+                   .col_stride = 1, .ahead = weights};
+  for (int i = 0; i < pixels * depth; i++) from[i] = quarter(input + i);
+  for (int i = 0; i < depth * CHANNELS; i++) by[i] = quarter(weights + i);
+  for (int c = 0; c < CHANNELS; c++) start[c] = (float)(random_bits() % 100);
+  int wrong = 0;
+  for (int scattered = 0; scattered < 2; scattered++) {
+    if (pixels == PIXELS && scattered)
+      libjit_tile_scattered_bf16(sums, start, input, weights, &reach, PIXELS, VECTORS, LANES);
+    else if (pixels == PIXELS)
+      libjit_tile_regular_bf16(sums, start, input, weights, &reach, PIXELS, VECTORS, LANES);
+    else
+      libjit_tile_regular_bf16(sums, start, input, weights, &reach, 2, VECTORS, LANES);
+    for (int p = 0; p < pixels; p++) {
+      for (int c = 0; c < CHANNELS; c++) {
+        float expected = start[c];
+        for (int k = 0; k < depth; k++)
+          expected += from[p * depth + k] * by[c / LANES * depth * LANES + k / 2 * 2 * LANES + c % LANES * 2 + k % 2];
+        wrong += sums[p * CHANNELS + c] != expected;
+      }
+    }
+  }
+  return wrong;
+}
+
 /// How many sums are wrong, of numbers at the ends of what there is and of any.
 int check(void) {
   int wrong = faults(-128, -128, -128, -128) + faults(-1, -1, -128, -128) + faults(127, 127, -128, 127);
   for (int i = 0; i < 100; i++) wrong += faults(-128, 127, -128, 127);
+  for (int i = 0; i < 20; i++) wrong += faults_of_halves(DEPTH, PIXELS) + faults_of_halves(DEPTH - 2, 2);
   return wrong;
 }
 

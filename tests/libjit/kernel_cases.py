@@ -56,11 +56,16 @@ class Case:
         return f"{shapes} {dict(self.attrs)}"
 
 
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are floats. numpy knows bf16 as bytes of no kind."""
+    return dtype.kind == "f" or dtype == DTYPES["bf16"]
+
+
 def numbers(suffix: str, shape: Shape, seed: int = 0) -> Array:
     """Multiples of a quarter, or integers over their whole range."""
     rng = np.random.default_rng([seed, *shape])
     dtype = DTYPES[suffix]
-    if dtype.kind == "f":
+    if is_float(dtype):
         return np.asarray(rng.integers(-8, 9, shape) / 4).astype(dtype)
     limits = np.iinfo(dtype)
     return np.asarray(rng.integers(limits.min, limits.max, shape, dtype, endpoint=True))
@@ -69,7 +74,7 @@ def numbers(suffix: str, shape: Shape, seed: int = 0) -> Array:
 def specials(suffix: str, shape: Shape, seed: int = 0) -> Array:
     """The ends of the range, zeros of both signs, infinities and NaN, in any order."""
     dtype = DTYPES[suffix]
-    if dtype.kind == "f":
+    if is_float(dtype):
         some: list[float] = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
         picked = np.array(some, dtype)
     else:

@@ -23,6 +23,7 @@ TILES(f32_half, float, float, float)
 TILES(f64, double, double, double)
 TILES(i8, int32_t, int8_t, int8_t)
 TILES(u8, int32_t, uint8_t, int8_t)
+TILES(bf16, float, bf16_t, bf16_t)
 
 /// The functions of patches, where winograd.c is linked with this; what `w` points to is its own affair.
 WEAK void libjit_winograd_spread_f32(float *to, const float *image, const void *w, dim_t first, dim_t count, dim_t high,
@@ -48,7 +49,7 @@ typedef struct {
   collect_t collect;
   dim_t sizes[4];    ///< of a patch and of the kernel
   dim_t block;
-  dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack; 2 of halves of vectors
+  dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack; 2 of halves of vectors, 3 of bf16
   dim_t chained;     ///< whether tiles begin with sums of each pixel (strassen.c)
   loop_t loops[8];
 } table_t;
@@ -69,6 +70,7 @@ static table_t *table;
     switch (table->kind) {                                                                                             \
     case 8: libjit_tile_##KIND##_f64(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
     case 4: libjit_tile_##KIND##_f32(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \
+    case 3: libjit_tile_##KIND##_bf16(sums, start, input, weights, reach, pixels, vectors, table->block); break;       \
     case 2: HALF(KIND)(sums, start, input, weights, reach, pixels, vectors, table->block); break;                      \
     case 1: libjit_tile_##KIND##_u8(sums, start, input, weights, reach, pixels, vectors, table->block); break;         \
     case -1: libjit_tile_##KIND##_i8(sums, start, input, weights, reach, pixels, vectors, table->block); break;        \

@@ -41,7 +41,7 @@ _SLABS = (300, 256), (256, 20)
 """Large enough that the left side is walked in slabs."""
 
 
-_SUMS = {"i8": np.dtype(np.int32), "u8": np.dtype(np.int32)}
+_SUMS = {"i8": "i32", "u8": "i32", "bf16": "f32"}
 """What products are sums of, where that is another kind than the input's."""
 _WEIGHTS = {"u8": "i8"}
 """The kind of the weights, where that is another one."""
@@ -49,21 +49,23 @@ _WEIGHTS = {"u8": "i8"}
 
 def _product(lhs: Array, rhs: Array) -> Array:
     """In f64, or modulo 2**64."""
-    wide = np.float64 if lhs.dtype.kind == "f" else np.int64
+    wide = np.int64 if lhs.dtype.kind in "iu" else np.float64
     left, right = lhs.astype(wide), rhs.astype(wide)
     # Not matmul: its BLAS may have threads, which do not survive a fork.
     sums = np.asarray(np.einsum("...mk,...kn->...mn", left, right))
-    return sums.astype(_SUMS.get(suffix_of(lhs), lhs.dtype))
+    suffix = suffix_of(lhs)
+    return sums.astype(DTYPES[_SUMS.get(suffix, suffix)])
 
 
 def suffix_of(array: Array) -> str:
     """How kernels spell the kind of an array: f32, i8."""
-    return f"{array.dtype.kind}{8 * array.itemsize}"
+    is_bf16 = array.dtype == DTYPES["bf16"]
+    return "bf16" if is_bf16 else f"{array.dtype.kind}{8 * array.itemsize}"
 
 
 def _word(dtype: np.dtype[Any]) -> int:
     """How many neighbours in depth lie together."""
-    return 4 if dtype.itemsize == 1 else 1
+    return max(4 // dtype.itemsize, 1) if dtype.itemsize < 4 else 1
 
 
 def _whole_words(*sides: tuple[Array, int]) -> list[Array]:
@@ -136,7 +138,7 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     operands = {"lhs": lhs, "rhs": _pack_matrix(rhs, lanes)}
     attrs = {"tile_pixels": 3, "tile_vectors": 1, "slab": 2, "fetch": 0}
     yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
-    if suffix in _SUMS:
+    if suffix in ("i8", "u8"):
         # The largest products there are, so many that their sum is beyond i32.
         limits = np.iinfo(lhs.dtype)
         for extreme in (limits.min, limits.max):
@@ -193,8 +195,8 @@ Run = TypeVar("Run")
 
 
 def _share(runs: list[Run], suffix: str) -> list[Run]:
-    """All of them; of 8-bit integers, with and without a sign, two thirds each, all in turns."""
-    kind = {"i8": 0, "u8": 1}.get(suffix)
+    """All of them; of 8-bit integers, with and without a sign, and of bf16 two thirds each, all in turns."""
+    kind = {"i8": 0, "u8": 1, "bf16": 2}.get(suffix)
     return [run for number, run in enumerate(runs) if kind is None or number % 3 != kind]
 
 
@@ -269,7 +271,7 @@ class Conv:
     def arrays(self, suffix: str) -> tuple[Array, Array, Array]:
         """Input, filter, bias."""
         filter = (self.outputs, *self.kernels, self.channels // self.group)
-        bias = "i32" if suffix in _SUMS else suffix
+        bias = _SUMS.get(suffix, suffix)
         return (
             numbers(suffix, (self.batch, *self.image, self.channels), 1),
             numbers(_WEIGHTS.get(suffix, suffix), filter, 2),
@@ -351,7 +353,7 @@ _OUTSIDE = 7
 
 
 def _outside(x: Array) -> int:
-    return 0 if x.dtype.kind == "f" else _OUTSIDE
+    return _OUTSIDE if x.dtype.kind in "iu" else 0
 
 
 def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:

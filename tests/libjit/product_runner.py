@@ -76,7 +76,8 @@ class Table(ctypes.Structure):
     @classmethod
     def of(cls, work: Work, input: np.dtype[Any]) -> Table:
         """The table for an input of a kind."""
-        table = cls(kind=-1 if input == np.int8 else input.itemsize)
+        kinds = {np.dtype(np.int8): -1, ElemKind.BF16.dtype: 3}
+        table = cls(kind=kinds.get(input, input.itemsize))
         for loop, tile in zip(table.loops, work.tiles, strict=False):
             if tile is not None:
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors

@@ -176,7 +176,9 @@ def test_products_in_one_instruction(name: str, tmp_path: Path) -> None:
     if missing := _missing(DOTS[name]):
         pytest.skip(f"this processor lacks {', '.join(sorted(missing))}")
     sources = [SOURCE / f"{name}.c" for name in ("conv", "matmul", "tile")]
-    jobs = [f"{kernel} {kind}" for kernel in ("cpu_conv", "cpu_matmul") for kind in ("i8", "u8")]
+    features = {name for name, on in llvm.get_host_cpu_features().items() if on}
+    kinds = ["i8", "u8", *(["bf16"] if DOTS[name].bf16_requires <= features else [])]
+    jobs = [f"{kernel} {kind}" for kernel in ("cpu_conv", "cpu_matmul") for kind in kinds]
     answer = _run_jobs(_compile(tmp_path, sources, DOTS[name], OPTIMISED), *jobs)
     for job in jobs:
         assert answer[job]["calls"] > 0

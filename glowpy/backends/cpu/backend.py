@@ -166,7 +166,8 @@ class CpuBackend(Backend):
         """The identity of the code, and the options that it depends on."""
         if not self._keeps_artifacts(options):
             return ""
-        return f"{self._lazy.code_identity} {self.options.exact} {self.options.low_memory}"
+        own = self.options
+        return f"{self._lazy.code_identity} {own.exact} {own.low_memory} {own.precision}"
 
     def _keeps_artifacts(self, options: CompileOptions) -> bool:
         """Whether the cache has images: not where code comes with files beside it, tells what it does, or was tuned."""

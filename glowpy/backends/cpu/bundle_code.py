@@ -51,7 +51,9 @@ class CpuBundleCompiler(BundleCompiler):
     def settings(self) -> Mapping[str, object]:
         """Options for the processor. Whoever makes a tuned bundle again takes what was measured then."""
         tuned = {} if self._options.tune is None else {"tune": 0.0}
-        return {name: getattr(self._options, name) for name in _MACHINE_OPTIONS} | tuned
+        precision = {"precision": self._options.precision} if self._target.machine.bf16 else {}
+        settings = {name: getattr(self._options, name) for name in _MACHINE_OPTIONS}
+        return settings | precision | tuned
 
     @property
     def identity(self) -> Sequence[str]:

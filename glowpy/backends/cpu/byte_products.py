@@ -36,6 +36,7 @@ from glowpy.backends.cpu.packing import (
     pack_matrix,
     packed_shape,
 )
+from glowpy.backends.cpu.padded_channels import padded_channels
 from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
 from glowpy.backends.cpu.strategy.product import (
     Problem,
@@ -171,7 +172,7 @@ class ByteProducts:
         offset, offsets = parameters(lhs.type).offsets[0], _signed_offsets(n.rhs.type)
         depth = lhs.type.shape[-1]
         if not self.small:
-            lhs = _padded(f, n, lhs, -depth % _WORD)
+            lhs = padded_channels(f, n, lhs, -depth % _WORD)
         right = self._right_side(f, n)
         sums = self._multiply(f, n, n.type.shape, lhs, right)
         if offset:
@@ -220,7 +221,7 @@ class ByteProducts:
                 single_edges=has_open_edges(type.shape, images.input.type.shape, images.pads),
             ).result  # fmt: skip
         words = ceil_div(depth, _WORD)
-        input = _padded(f, n, images.input, -depth % _WORD, group)
+        input = padded_channels(f, n, images.input, -depth % _WORD, group)
         problem = conv_problem(
             type.likely,
             input.type.likely,
@@ -484,22 +485,6 @@ def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
         f.create_reshape(n.name, flat, joined).result, n.kernels[1:], n.strides[1:],
         (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group, (images * planes, *n.type.shape[2:]),
     )  # fmt: skip
-
-
-def _padded(f: Function, n: Node, value: NodeValue, more: Dim, group: int = 1) -> NodeValue:
-    """Appends this many channels, which stand for zero, to the end of each group."""
-    if more == 0:
-        return value
-    *outer, channels = value.type.shape
-    split = value.type.with_shape((*outer, group, channels // group)) if group > 1 else value.type
-    apart = f.create_reshape(n.name, split, value) if group > 1 else value
-    pads = (0,) * (2 * split.rank - 1) + (more,)
-    padded = f.create_pad(n.name, apart, pads, 0.0)
-    if group == 1:
-        return padded.result
-    return f.create_reshape(
-        n.name, value.type.with_shape((*outer, channels + group * more)), padded
-    ).result
 
 
 def _in_i8(f: Function, n: Node, value: NodeValue) -> NodeValue:

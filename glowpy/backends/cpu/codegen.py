@@ -55,6 +55,10 @@ _INLINED = 256
 """The most instructions inlined into one function, for LLVM's sake again: the runs after them are called."""
 
 
+_ROUNDING = "libjit_convert_f32_bf16"
+"""The kernel that rounds to bf16: an instruction where the processor is asked to compute in it."""
+
+
 def entry_name(program: Program) -> str:
     """The name of the entry point."""
     return f"glowpy_{program.ir.name}"
@@ -79,6 +83,7 @@ def generate_llvm(
         debug,
         by_content=settings.separate and not settings.visible,
         merge=target.machine.small,
+        in_vectors=(_ROUNDING,) if target.machine.bf16 else (),
     )
     entries = [description_types()] if settings.entry.instrument == "symbols" else []
     for name, (program, first_line) in zip(programs, _placed(programs), strict=True):

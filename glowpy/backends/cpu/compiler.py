@@ -14,6 +14,7 @@ from typing import final
 import glowpy.backends.cpu.operations  # noqa: F401 - fills the tables of rules
 from glowpy.backend import CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
+from glowpy.backends.cpu.bf16_products import is_tiled_in_bf16
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.bundle_code import CpuBundleCompiler
 from glowpy.backends.cpu.codegen import entry_name, generate_llvm
@@ -34,6 +35,7 @@ from glowpy.backends.cpu.passes.pack_products import PackProductsPass, is_packed
 from glowpy.backends.cpu.passes.pack_recurrence import PackRecurrencePass, is_cell
 from glowpy.backends.cpu.passes.pool_patches import PoolPatchesPass
 from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
+from glowpy.backends.cpu.passes.read_rounded import ReadRoundedPass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
 from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
@@ -121,7 +123,18 @@ class Compiler:
 
     def unsupported(self, operation: Operation) -> str:
         """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""
-        return misfit(operation, self.target.variant) or self.kernels.unsupported(operation)
+        return (
+            misfit(operation, self.target.variant)
+            or self._lacks_bf16(operation)
+            or self.kernels.unsupported(operation)
+        )
+
+    def _lacks_bf16(self, operation: Operation) -> str:
+        """Why the processor cannot compute a product in bf16; empty if it can, by instructions or in f32."""
+        has_bf16 = self.target.machine.bf16 or not self.target.variant.bf16_requires
+        if has_bf16 or not is_tiled_in_bf16(operation):
+            return ""
+        return f"{operation}: expected code for products in bf16, got some in f32: compile with precision bf16"
 
     def keeps(self, node: Node) -> bool:
         """Whether a kernel is declared, even if the bitcode does not define it; for halves, a kernel in f32.
@@ -160,12 +173,14 @@ class Compiler:
         Without floating point, stored integers are rounded in integers.
         """
         variant, small = self.target.variant, self.target.machine.small
+        bf16 = self.options.precision == "bf16"
         packing = PackProductsPass(
             variant,
             small,
             self.options.exact,
             self.chooser,
             low_memory=self.options.low_memory,
+            bf16=bf16,
         )
         tuner = self.chooser
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
@@ -181,6 +196,7 @@ class Compiler:
             *tuning,
             packing,
             PoolPatchesPass(),
+            *([ReadRoundedPass(variant.machine.second_cache)] if bf16 else []),
             PackRecurrencePass(variant, small=small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())
@@ -316,6 +332,7 @@ class Compiler:
                 features=options.features,
                 exact=options.exact,
                 low_memory=options.low_memory,
+                precision=options.precision,
             )
         )
         twin.compiler.chooser = chooser

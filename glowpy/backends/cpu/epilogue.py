@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from glowpy.backends.cpu.strategy.work import TileFunction, Work
 from glowpy.backends.cpu.tiles import TILED_WORK, call_tile
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape
-from glowpy.ir.insts_gen import AddInst, MaxInst, MinInst, MulInst, SubInst
+from glowpy.ir.inst import Instruction
+from glowpy.ir.insts_gen import AddInst, ConvertInst, MaxInst, MinInst, MulInst, SubInst
 from glowpy.ir.run import Run
 from glowpy.ir.value import Value
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
@@ -31,6 +33,14 @@ _NEAR_BYTES = 1 << 18
 
 _LINE_BYTES = 64
 """The number of bytes that one prefetch fetches."""
+
+
+def _is_simple(inst: Instruction, head: Instruction) -> bool:
+    """Whether an instruction needs hardly a register. After a product in bf16, one rounds to bf16."""
+    rounds = isinstance(inst, ConvertInst) and inst.result.type.kind is ElemKind.BF16
+    return isinstance(inst, _SIMPLE) or (
+        rounds and head.operands[1].value.type.kind is ElemKind.BF16
+    )
 
 
 def emit_epilogue(
@@ -152,6 +162,17 @@ class _Chain:
         return {value: step[axes[0]] if axes else 0 for value, step in outer.items()}
 
     @property
+    def written(self) -> tuple[Value, list[Value]]:
+        """The widest value that is stored, whose rows are fetched while the tile computes, and narrower ones."""
+        result = self.run.result
+        stored = [result] + [
+            inst.operands[0].value for inst in self.run.members if self.context.needed(inst)
+        ]
+        widest = max(stored, key=lambda value: value.type.kind.size)
+        narrow = [v for v in dict.fromkeys(stored) if v.type.kind.size < widest.type.kind.size]
+        return widest, narrow
+
+    @property
     def far(self) -> list[Value]:
         """Values that come from memory, each element once, and are not likely to be in a near cache."""
         places = {inst.operands[0].value.place for inst in self.run.members}
@@ -170,8 +191,9 @@ def _finished_tile(
 ) -> str:
     """The name of a `finished_t`; empty where its members need registers, or rows lie at odd distances."""
     caller, row_steps = environment.caller, chain.row_steps
-    simple = all(isinstance(inst, _SIMPLE) for inst in chain.run.following)
-    if row_steps is None or not simple:
+    if row_steps is None or not all(
+        _is_simple(inst, chain.run.head) for inst in chain.run.following
+    ):
         return ""
     head, module, dim = chain.run.head, caller.module, caller.module.dim
     steps = [step for step in dict.fromkeys(row_steps.values()) if step != 0]
@@ -186,7 +208,10 @@ def _finished_tile(
     type = f"[{tile.pixels * columns} x {memory_type(kind)}]"
     sums = body.alloca(f"{type}, align {module.vector_bytes}")
     lines = _Lines(body, environment, columns)
-    written, read = chain.run.result, None
+    written, rounded = chain.written
+    read = None
+    for value in rounded:
+        lines.fetch(value, row_steps[value], tile.pixels, writes=True)
     for value in chain.far:
         if read is None and _alike(value, written, row_steps):
             read = value
@@ -252,8 +277,8 @@ class _Lines:
     environment: _Environment
     columns: int
 
-    def fetch(self, value: Value, step: Dim, pixels: int) -> None:
-        """Fetches what a tile's members read of a value, all at once."""
+    def fetch(self, value: Value, step: Dim, pixels: int, *, writes: bool = False) -> None:
+        """Fetches what a tile's members read of a value, or write, all at once."""
         body, size = self.body, value.type.kind.size
         body.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         (distance,) = (item.split()[1] for item in self.environment.numbers(body, [step]))
@@ -261,7 +286,9 @@ class _Lines:
             number = body.let(f"add nuw nsw {body.module.dim} %row, {row}")
             for column in range(0, self.columns, _LINE_BYTES // size):
                 address = self._address(value, number, distance, column)
-                body.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+                body.line(
+                    f"call void @llvm.prefetch.p0(ptr {address}, i32 {writes:d}, i32 3, i32 1)"
+                )
 
     def arguments(self, written: Value, read: Value | None, step: Dim) -> list[str]:
         """Returns the arguments of `libjit_tile_fetching` for a tile of `written`, and of `read` in the same way."""

@@ -126,7 +126,7 @@ class CpuBlockMatmulInst(Instruction):
 
 @final
 class CpuConvInst(Instruction):
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR], of bf16, which gives f32, [G, blocks, KH, KW, I / 2, 2 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -328,7 +328,7 @@ class CpuLstmInst(Instruction):
 
 @final
 class CpuMatmulInst(Instruction):
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], of bf16, which gives f32, to [..., blocks, K / 2, 2 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -363,7 +363,7 @@ class CpuMatmulInst(Instruction):
 
 @final
 class CpuPackMatrixInst(Instruction):
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros.
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], of 16 bits [..., ceil(N / block), ceil(K / 2), 2 block], filled with zeros.
 
     Declared in classgen/specs/backend_cpu.py.
     """

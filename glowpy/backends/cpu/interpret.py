@@ -43,6 +43,7 @@ from glowpy.backends.cpu.strassen import left_sums
 from glowpy.backends.cpu.strategy.winograd import convolved_shape
 from glowpy.backends.cpu.winograd import unpack_winograd_filter
 from glowpy.backends.interpreter.interpret import interpret
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array, Tensor
 from glowpy.ir.insts_gen import ConvolutionInst, GruInst, LstmInst, RnnInst
 
@@ -117,6 +118,10 @@ def _convolve(
 ) -> None:
     """A convolution with an unpacked filter; where integers, `outside`, one or one for each channel, lies around."""
     lists = {name: attrs[name] for name in ("kernels", "strides", "pads", "dilation", "group")}
+    if input.type.kind is ElemKind.BF16:
+        wide = [Tensor.of(part.astype(np.float32)) for part in (input.array, filter)]
+        interpret[ConvolutionInst](result, *wide, bias, **lists)
+        return
     if input.type.kind.is_float:
         interpret[ConvolutionInst](result, input, Tensor.of(filter), bias, **lists)
         return
@@ -194,7 +199,9 @@ def _cpu_row_matmul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
 
 
 def _multiply(result: Tensor, lhs: Tensor, rhs: Array) -> None:
-    if lhs.type.kind.is_float:
+    if lhs.type.kind is ElemKind.BF16:
+        result.array[...] = np.matmul(lhs.array.astype(np.float32), rhs.astype(np.float32))
+    elif lhs.type.kind.is_float:
         result.array[...] = np.matmul(lhs.array, rhs)
     else:
         result.array[...] = _wrapped(

@@ -277,7 +277,7 @@ KERNELS: dict[str, KernelSpec] = {
     "cpu_conv": KernelSpec(
         "cpu_conv",
         "libjit_cpu_conv",
-        (("input", ("f32", "f64", "i8", "u8")),),
+        (("input", ("f32", "f64", "i8", "u8", "bf16")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_depthwise_conv": KernelSpec(
@@ -295,13 +295,13 @@ KERNELS: dict[str, KernelSpec] = {
     "cpu_matmul": KernelSpec(
         "cpu_matmul",
         "libjit_cpu_matmul",
-        (("lhs", ("f32", "f64", "i8", "u8")),),
+        (("lhs", ("f32", "f64", "i8", "u8", "bf16")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_pack_matrix": KernelSpec(
         "cpu_pack_matrix",
         "libjit_cpu_pack_matrix",
-        (("input", ("x8", "x32", "x64")),),
+        (("input", ("x8", "x16", "x32", "x64")),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_plain_conv": KernelSpec(

@@ -42,7 +42,7 @@ def _key(options: CpuOptions) -> Key | None:
     if not (is_loadable() and processor and llvm):
         return None
     machine = options.target, options.cpu, options.features, options.float_abi
-    form = options.relocation, options.code_model, options.optimize
+    form = options.relocation, options.code_model, options.optimize, options.precision
     kernels = files_identity([str(LIBJIT_FOLDER)])
     return Key.of(
         "target", "of code", processor, llvm, package_identity(), kernels, *machine, *form

@@ -134,7 +134,7 @@ class CpuBlockMatmulNode(Node):
 
 @final
 class CpuConvNode(Node):
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR], of bf16, which gives f32, [G, blocks, KH, KW, I / 2, 2 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -305,7 +305,7 @@ class CpuLstmNode(Node):
 
 @final
 class CpuMatmulNode(Node):
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], of bf16, which gives f32, to [..., blocks, K / 2, 2 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -337,7 +337,7 @@ class CpuMatmulNode(Node):
 
 @final
 class CpuPackMatrixNode(Node):
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros.
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], of 16 bits [..., ceil(N / block), ceil(K / 2), 2 block], filled with zeros.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -733,7 +733,7 @@ def create_cpu_conv(
     fetch: Dim,
     loc: Loc | None = None,
 ) -> CpuConvNode:
-    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step."""
+    """A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], of integers [G, blocks, KH, KW, I / 4, 4 NR], of bf16, which gives f32, [G, blocks, KH, KW, I / 2, 2 NR]; zeros has I elements, which lie outside the image, where there are pads. Lines of so many pixels are tiled by themselves; slab lines are computed for one block of channels before the next, and fetch elements of weights are fetched ahead at each step."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),
@@ -909,7 +909,7 @@ def create_cpu_matmul(
     fetch: Dim,
     loc: Loc | None = None,
 ) -> CpuMatmulNode:
-    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead."""
+    """[..., M, K] times right sides packed to [..., blocks, K, NR], of integers to [..., blocks, K / 4, 4 NR], of bf16, which gives f32, to [..., blocks, K / 2, 2 NR], with register tiles of tile_pixels rows by tile_vectors vectors; slab tiles of rows are computed for one block of columns before the next, and fetch elements of weights are fetched ahead."""
     attrs: dict[str, Attr] = {
         "tile_pixels": tile_pixels,
         "tile_vectors": tile_vectors,
@@ -938,7 +938,7 @@ def create_cpu_pack_matrix(
     block: int,
     loc: Loc | None = None,
 ) -> CpuPackMatrixNode:
-    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], filled with zeros."""
+    """Packs matrices [..., K, N] as right sides of products: [..., ceil(N / block), K, block], of bytes [..., ceil(N / block), ceil(K / 4), 4 block], of 16 bits [..., ceil(N / block), ceil(K / 2), 2 block], filled with zeros."""
     attrs: dict[str, Attr] = {
         "block": block,
     }

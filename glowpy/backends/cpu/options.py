@@ -7,13 +7,14 @@ from typing import Literal
 
 from glowpy.support.cores import usable_cores
 
-__all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Timed"]
+__all__ = ["MOST_THREADS", "CpuOptions", "Optimize", "Precision", "Timed"]
 
 MOST_THREADS = 1024
 """The most threads: as many as one could want, and few enough for most systems to start them."""
 
 Optimize = Literal["speed", "size"]
 Timed = Literal["", "wall", "cpu"]
+Precision = Literal["f32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class CpuOptions:
         exact: Compute convolutions and matrix products with all of their multiplications, never by Winograd's or
             Strassen's algorithm, which have fewer and round more: up to 1e-4 of the largest result. Long sums of f32
             are computed in parts of some 1,024 products, which round less.
+        precision: What products in f32 are computed in: `f32`, or `bf16` where that is faster, which rounds what
+            they multiply to 8 bits and adds it up in f32. Processors that do not multiply numbers in bf16 are refused.
         low_memory: Keep weights in no more memory than those of the model: no convolution by Winograd's algorithm,
             which is faster, and has 1.8 to 7 times the weights.
         tune: For how many seconds to measure how products are computed best on this machine, beside what was measured
@@ -58,6 +61,7 @@ class CpuOptions:
     jitdump: str = ""
     timed: Timed = ""
     exact: bool = False
+    precision: Precision = "f32"
     low_memory: bool = False
     tune: float | None = None
     threads: int = 1

@@ -34,8 +34,8 @@ _PIECE = 1 << 22
 
 
 def dot_of(kind: ElemKind) -> int:
-    """How many neighbours in depth are packed together: four 8-bit integers, which are a word, or one float."""
-    return 4 if kind in (ElemKind.I8, ElemKind.U8) else 1
+    """How many neighbours in depth are packed together: four 8-bit integers or two of bf16, a word, or one."""
+    return 4 if kind in (ElemKind.I8, ElemKind.U8) else 2 if kind is ElemKind.BF16 else 1
 
 
 def tile_lanes(weights: Type, lanes: int) -> int:

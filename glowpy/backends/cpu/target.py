@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import get_args
 
-from glowpy.backends.cpu.options import CpuOptions, Optimize
+from glowpy.backends.cpu.options import CpuOptions, Optimize, Precision
 from glowpy.backends.cpu.presets import with_preset
-from glowpy.backends.cpu.variant import Variant, baseline_variant, for_processor, select_variant
+from glowpy.backends.cpu.variant import (
+    VARIANTS,
+    Variant,
+    baseline_variant,
+    for_processor,
+    select_variant,
+)
 from glowpy.llvm.machine import (
     Machine,
     UnknownTargetError,
@@ -67,6 +73,9 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         assumed = known.requires | baseline_variant(named).requires
         variant = select_variant(named, _adjusted(assumed, settings.features))
         assumed = variant.requires - _adjusted(frozenset(), settings.features)
+    has_bf16 = _choice("precision", settings.precision, get_args(Precision)) == "bf16"
+    if has_bf16:
+        _check_bf16(variant, cpu, _adjusted(assumed, settings.features), settings)
     features = ",".join(filter(None, (*sorted(f"+{name}" for name in assumed), settings.features)))
     triple, abi = _float_abi(named, settings.float_abi, features, variant.family)
     machine = Machine(
@@ -77,6 +86,7 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
         _choice("code model", settings.code_model, CODE_MODELS[variant.family]) or "small",
         abi,
         _choice("optimize", settings.optimize, get_args(Optimize)) == "size",
+        has_bf16,
     )
     if (variant.family, machine.relocation, machine.code_model) == ("aarch64", "pic", "large"):
         raise UserError(
@@ -90,6 +100,30 @@ def resolve_target(options: CpuOptions) -> CpuTarget:
     if settings.features or cpu not in (host_cpu(), variant.cpu, *variant.cpus):
         _check_known(machine)
     return CpuTarget(machine, for_processor(variant, cpu), 32 if variant.family in _32_BIT else 64)
+
+
+def _check_bf16(variant: Variant, cpu: str, features: frozenset[str], settings: CpuOptions) -> None:
+    """Raises UserError unless the processor multiplies numbers in bf16, and code is to be fast."""
+    if settings.optimize == "size":
+        raise UserError(
+            "precision: bf16 makes code faster, and optimize asks for code that is small",
+            note="leave one of them out",
+        )
+    removed = variant.bf16_requires - _adjusted(variant.bf16_requires, settings.features)
+    is_known = cpu in variant.bf16_cpus and not removed
+    if variant.bf16_requires and (is_known or variant.bf16_requires <= features):
+        return
+    others = [v for v in VARIANTS if v.family == variant.family and v.bf16_cpus]
+    if not others:
+        raise UserError(
+            f"precision: no processors of {variant.family} that there are kernels for multiply numbers in bf16",
+            note="leave precision out; glowpy convert --to bf16 makes weights as small",
+        )
+    lacking = ", ".join(sorted((others[-1].requires | others[-1].bf16_requires) - features))
+    raise UserError(
+        f"precision: {cpu} does not multiply numbers in bf16: it lacks {lacking}",
+        note=f"leave precision out, or compile for a processor such as {others[-1].bf16_cpus[0]}",
+    )
 
 
 def _normalized(triple: str) -> str:

@@ -34,13 +34,21 @@ class Variant(KernelVariant):
     """The model of its processors, as they compute with doubles."""
     byte_machine: Machine
     """The model of its processors, as they compute with 8-bit integers."""
+    bf16_machine: Machine
+    """The model of its processors, as they compute with numbers in bf16."""
+    bf16_requires: frozenset[str]
+    """LLVM's names of the features that it takes beside to multiply numbers in bf16; empty where none does."""
+    bf16_cpus: tuple[str, ...]
+    """LLVM's names of processors that have it."""
     activations: ElemKind | None
     """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 
     def machine_for(self, kind: ElemKind) -> Machine:
-        """The model for products whose input is of a kind: f32, f64, i8 or u8."""
+        """The model for products whose input is of a kind: f32, f64, bf16, i8 or u8."""
         if kind in (ElemKind.I8, ElemKind.U8):
             return self.byte_machine
+        if kind is ElemKind.BF16:
+            return self.bf16_machine
         return self.double_machine if kind is ElemKind.F64 else self.machine
 
 
@@ -56,6 +64,7 @@ def _read_variants() -> tuple[tuple[Variant, ...], dict[tuple[str, str], Variant
 
 
 def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
+    bf16 = entry.get("bf16", {"parts": 2})
     return Variant(
         name=entry["name"],
         family=entry["family"],
@@ -67,6 +76,9 @@ def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
         machine=_machine(table, entry, ElemKind.F32),
         double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
         byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
+        bf16_machine=_machine(table, {**entry, **bf16}, ElemKind.BF16),
+        bf16_requires=frozenset(bf16.get("requires", ())),
+        bf16_cpus=tuple(bf16.get("cpus", ())),
         has_floats=entry["machine"] != "soft_float",
         activations=_kind(entry["bytes"].get("activations")),
     )

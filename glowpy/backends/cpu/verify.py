@@ -207,14 +207,20 @@ def _weighted_gather(n: CpuWeightedGatherNode | CpuWeightedGatherInst) -> Iterat
         yield f"expected a result of {input.with_shape(shape)}, got {n.result.type}"
 
 
+_WEIGHTS_AND_SUMS = {
+    ElemKind.I8: (ElemKind.I8, ElemKind.I32),
+    ElemKind.U8: (ElemKind.I8, ElemKind.I32),
+    ElemKind.BF16: (ElemKind.BF16, ElemKind.F32),
+}
+"""The kinds of weights and of sums, where they are not that of the input."""
+
+
 def _kinds(input: _Typed, result: _Typed, **weights: _Typed) -> Iterator[str]:
-    """The kinds that there are kernels for: one float kind, or 8-bit integers, weights of i8 and sums of i32."""
+    """The kinds that there are kernels for: one float kind, or bf16 or 8-bit integers with wider sums."""
     kind = input.type.kind
-    of_bytes = kind in (ElemKind.I8, ElemKind.U8)
+    of_weights, of_sums = _WEIGHTS_AND_SUMS.get(kind, (kind, kind))
     for name, operand in {**weights, "result": result}.items():
-        expected = (
-            (ElemKind.I32 if name in ("bias", "result") else ElemKind.I8) if of_bytes else kind
-        )
+        expected = of_sums if name in ("bias", "result") else of_weights
         if operand.type.kind is not expected:
             yield f"expected {name} of {expected.value} for an input of {kind.value}, got {operand.type}"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from glowpy.backend import Operation
+from glowpy.backends.cpu.bf16_products import Bf16Products, is_in_bf16
 from glowpy.backends.cpu.block_weights import (
     block_columns,
     pack_integers,
@@ -103,8 +105,9 @@ class PackProductsPass(RewritePass):
     `cpu_block_matmul`, and a computed one that a single row meets where it lies, by `cpu_row_matmul`. So is a left
     side that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
     `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the target's, here to 8 numbers of AVX2.
-    Products over nothing are zeros, or the bias. Those of quantized 8-bit
-    integers are the same nodes on what is stored; see `glowpy.backends.cpu.byte_products`.
+    Products over nothing are zeros, or the bias. Those of quantized 8-bit integers are the same nodes on what is
+    stored; see `glowpy.backends.cpu.byte_products`. With `bf16`, products in f32 are computed in bf16 where that is
+    faster; see `glowpy.backends.cpu.bf16_products`.
 
     Before:
         %x : f32[2x1]
@@ -126,6 +129,7 @@ class PackProductsPass(RewritePass):
     exact: bool = False
     chooser: Chooser = BY_MODEL
     low_memory: bool = False
+    bf16: bool = False
     name: ClassVar[str] = "pack-products"
     is_required: ClassVar[bool] = True
     rewrites_quantized: ClassVar[bool] = True
@@ -151,6 +155,10 @@ class PackProductsPass(RewritePass):
             )  # fmt: skip
         if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
             return self._depthwise(f, n)
+        return self._in_plane(f, n)
+
+    def _in_plane(self, f: Function, n: ConvolutionNode) -> Replacement:
+        """A 2-D convolution with tiles."""
         machine, depth = self.variant.machine_for(n.type.kind), n.filter.type.extents[-1]
         problem = conv_problem(
             n.type.likely,
@@ -166,7 +174,9 @@ class PackProductsPass(RewritePass):
             if self.low_memory and prod(n.kernels) > 1
             else _conv_ways(n, problem, machine, exact=self.exact)
         )
-        decision = self.chooser.choose(n, ways)
+        decision = self.chooser.choose(n, _with_faster(ways, self._halves.conv_ways(n)))
+        if is_in_bf16(decision):
+            return self._halves.convolution(f, n, decision)
         if isinstance(decision, WinogradDecision):
             return _winograd(f, n, decision, machine.lanes)
         if isinstance(decision, StrassenDecision):
@@ -186,6 +196,11 @@ class PackProductsPass(RewritePass):
             if decision.line == n.type.likely[2] else decision.line,
             slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, n.type),
         )  # fmt: skip
+
+    @property
+    def _halves(self) -> Bf16Products:
+        """Computes products in bf16, where that is asked for."""
+        return Bf16Products(self.variant.bf16_machine if self.bf16 else None)
 
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
         packed: Operand
@@ -239,7 +254,9 @@ class PackProductsPass(RewritePass):
         if isinstance(n.type.shape[-1], Expr):
             problem = problem.with_open_columns()
         ways = _matmul_ways(n, problem, machine, exact=self.exact)
-        decision = self.chooser.choose(n, ways)
+        decision = self.chooser.choose(n, _with_faster(ways, self._halves.matmul_ways(n)))
+        if is_in_bf16(decision):
+            return self._halves.mat_mul(f, n, decision)
         if isinstance(decision, StrassenDecision):
             return _strassen(f, n, n.lhs, n.rhs, decision, machine.lanes)
         block = decision.block
@@ -287,6 +304,17 @@ class PackProductsPass(RewritePass):
             packed("zeros", Type(ElemKind.I8, several), source.zero, zeros) if has_zeros else nothing,
             block=source.block,
         )  # fmt: skip
+
+
+Way = TypeVar("Way", bound=Decision | WinogradDecision | StrassenDecision)
+
+
+def _with_faster(ways: Iterator[Way], others: Iterator[Decision]) -> Iterator[Way | Decision]:
+    """The ways, and others, if there are any: first the one that is thought to be the fastest of all."""
+    best = [next(ways), *islice(others, 1)]
+    yield from sorted(best, key=lambda way: way.cycles)
+    yield from others
+    yield from ways
 
 
 def _conv_ways(

@@ -162,6 +162,7 @@ class Decision:
         fetch: Elements of weights to fetch ahead at each step of the inner loop.
         packed: Vectors of output channels whose weights are packed together. Those of a tile are a multiple.
         lanes: Output channels in a vector.
+        dot: Neighbours in depth that a step multiplies; 2 of floats that are rounded to bf16.
         cycles: The modelled cost, for all images; but for slabs and what is fetched ahead.
     """
 
@@ -172,6 +173,7 @@ class Decision:
     fetch: int
     packed: int
     lanes: int
+    dot: int = 1
     cycles: float = field(default=0.0, compare=False)
 
     @property
@@ -283,7 +285,9 @@ def _with_tile(problem: Problem, machine: Machine, tile: Candidate) -> Decision:
     fetch = _fetch(problem, machine, tile, slab)
     packed = _packed_vectors(problem, machine) or tile.vectors
     cycles = tile.cycles * problem.images
-    return Decision(tile.pixels, tile.vectors, tile.line, slab, fetch, packed, tile.lanes, cycles)
+    return Decision(
+        tile.pixels, tile.vectors, tile.line, slab, fetch, packed, tile.lanes, machine.dot, cycles
+    )
 
 
 def all_candidates(problem: Problem, machine: Machine) -> Iterator[Candidate]:
