@@ -163,7 +163,7 @@ def _clashes(
 
 
 def missing_pieces(backend: Backend) -> list[str]:
-    """Lists the rules that a backend lacks, and the kernels that are declared but not defined for its target.
+    """Lists the rules that a backend lacks, its device, and kernels that are declared but not defined for its target.
 
     Raises UserError if the kernels have to be compiled, and the compiler is not installed.
     """
@@ -172,7 +172,9 @@ def missing_pieces(backend: Backend) -> list[str]:
         instructions = [inst for inst in backend.instructions if backend.name == inst.BACKEND]
         without = [*kernels.undeclared(instructions), *kernels.missing()]
     rules = missing_rules(backend.nodes, backend.instructions)
-    return [*_unlisted(type(backend)), *rules, *without]
+    cls, has_device = type(backend), hasattr(backend, "device")
+    lacking = [] if has_device else [f"{cls.__name__} has no device that loads what it compiles"]
+    return [*lacking, *_unlisted(cls), *rules, *without]
 
 
 def missing_rules(

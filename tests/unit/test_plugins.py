@@ -24,6 +24,7 @@ from glowpy.backend import Backend, CompileOptions, Operation, Program
 from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import CpuMatmulInst
 from glowpy.backends.cpu.libjit import LIBJIT
+from glowpy.backends.interpreter.backend import InterpreterDevice
 from glowpy.cli.main import run
 from glowpy.core.schema import Access, InstSchema, NodeSchema, OperandSpec
 from glowpy.engine import (
@@ -69,6 +70,7 @@ class Skeleton(Backend):
     """A backend that can do nothing."""
 
     name: ClassVar[str] = "skeleton"
+    device = InterpreterDevice()
 
     def unsupported(self, operation: Operation) -> str:
         return f"no {operation.mnemonic}"
@@ -301,6 +303,10 @@ def test_pass_does_what_its_docstring_shows() -> None:
 def test_missing_pieces_of_a_backend_are_named() -> None:
     assert plugins.missing_pieces(backend_class("fused")()) == []
     assert plugins.missing_pieces(CpuBackend()) == []
+    assert plugins.missing_pieces(Skeleton()) == []
+    assert plugins.missing_pieces(Nameless()) == [
+        "Nameless has no device that loads what it compiles"
+    ]
 
 
 def test_libraries_that_are_forgotten_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
