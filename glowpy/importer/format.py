@@ -34,7 +34,7 @@ class Unopened:
         nodes: Operators that text may name beside those of glowpy and of installed packages.
     """
 
-    model: str | Path | bytes | ModelProto
+    model: Path | bytes | ModelProto
     files: Mapping[Path, InFile] = field(default_factory=dict)
     constants: Mapping[str, Array] | None = None
     nodes: tuple[type[Node], ...] = ()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glowpy.core.state_pairs import StatePairs
 from glowpy.core.tensor import Array
@@ -83,7 +83,8 @@ class Reader(Format):
 
     def open(self, unopened: Unopened) -> Model | HostedModel:
         """Reads and checks a file."""
-        return self.read(Path(str(unopened.model)))
+        assert isinstance(unopened.model, Path)  # what has the format of a package is a file
+        return self.read(unopened.model)
 
 
 def format_of(model: object) -> Format:
@@ -113,6 +114,11 @@ def format_of(model: object) -> Format:
 def is_onnx(path: str | Path) -> bool:
     """Whether a file is one of ONNX, which other runtimes read as well."""
     return format_of(path) is _ONNX and Path(path).is_file()
+
+
+def _named(model: Any) -> Any:
+    """A path as `Path`, whatever stands for it, and all else as it is."""
+    return Path(model) if isinstance(model, str | os.PathLike) else model
 
 
 def _start(path: Path) -> bytes | None:
@@ -166,7 +172,7 @@ def open_model(
 
     Raises what `load` raises.
     """
-    return format_of(model).open(Unopened(model, files or {}, constants, nodes))
+    return format_of(model).open(Unopened(_named(model), files or {}, constants, nodes))
 
 
 @within_limits
@@ -177,13 +183,13 @@ def open_whole(
     nodes: tuple[type[Node], ...] = (),
 ) -> Model:
     """The same for a model that is to be compiled as a whole. Raises UnsupportedError for one that cannot be."""
-    return format_of(model).open_whole(Unopened(model, {}, constants, nodes))
+    return format_of(model).open_whole(Unopened(_named(model), {}, constants, nodes))
 
 
 @within_limits
 def survey_model(model: str | Path | bytes | ModelProto) -> Survey | None:
     """Reads a model and notes what is wrong with it; None for a format whose reader ends with the first error."""
-    return format_of(model).survey(Unopened(model))
+    return format_of(model).survey(Unopened(_named(model)))
 
 
 @within_limits

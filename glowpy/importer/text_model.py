@@ -175,9 +175,9 @@ class GraphText(Format):
             text, file = _decoded(model, "model"), "model"
             beside = None
         else:
-            assert isinstance(model, str | Path)  # all else is no text
-            text, file = _read(Path(model)), str(model)
-            beside = Path(model).with_suffix(".npz")
+            assert isinstance(model, Path)  # all else is no text
+            text, file = _read(model), str(model)
+            beside = model.with_suffix(".npz")
         constants = unopened.constants
         if constants is None and beside is not None:
             constants = _constants(beside, _BLOB.findall(text))

@@ -6,6 +6,7 @@ import io
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ import pytest
 import glowpy
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
-from glowpy.importer import formats
+from glowpy.importer import formats, open_model
 from glowpy.support.errors import LoadError, UserError
 
 PACKAGE = Path(__file__).parents[2] / "plugin_reader"
@@ -70,6 +71,24 @@ def test_load_makes_a_module_of_it(path: Path) -> None:
     assert {(node.loc.file, node.loc.line) for node in module.main.nodes[:2]} == {
         ("net.layers", 3), ("net.layers", 4),
     }  # fmt: skip
+
+
+class Place:
+    """A path as other libraries have them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+
+def test_anything_that_names_a_path_is_one(path: Path) -> None:
+    text = path.with_name("net.glow")
+    text.write_text("module {\n  placeholder %y : f32[1]\n  function @net {\n  }\n}\n")
+    for file in (path, text):
+        shown: Any = Place(file)
+        assert open_model(shown).file == file.name
 
 
 def test_check_says_what_it_needs(path: Path) -> None:
