@@ -23,12 +23,12 @@ def best(scores: Array, count: int) -> tuple[Array, Array]:
     """Finds the highest scores of each row, in order, and where they are; of equal ones the first come first."""
     if scores.shape[1] < count:
         raise UserError(f"expected at least {count} scores to choose from, got {scores.shape[1]}")
-    if np.isnan(scores).any():
-        raise UserError("expected logits that are numbers, got NaN")
     least = np.partition(scores, -count, axis=1)[:, -count]
     places = np.empty((len(scores), count), np.int64)
     for row, bound in enumerate(least):
         candidates = np.flatnonzero(scores[row] >= bound)
+        if len(candidates) < count:  # NaN is the highest there, and not at least itself here
+            raise UserError("expected logits that are numbers, got NaN")
         order = np.argsort(-scores[row, candidates], kind="stable")[:count]
         places[row] = candidates[order]
     return np.take_along_axis(scores, places, axis=1), places

@@ -125,7 +125,7 @@ class _Tokens:
                 f"attribute 'vocab_size': expected at most {logits.shape[1]}, as many as the decoder "
                 f"gives logits, got {self.vocabulary}"
             )
-        return logits[:, : self.vocabulary or logits.shape[1]].astype(np.float32)
+        return logits[:, : self.vocabulary or logits.shape[1]].astype(np.float32, copy=False)
 
     def length(self, given: _Given, begun: int) -> int:
         """The length that texts may have. Raises UserError if they are as long already."""

@@ -149,7 +149,7 @@ class TokenScores:
 
 
 def log_softmax(logits: Array) -> Array:
-    """The logarithms of the chances of tokens, in f32."""
-    shifted = logits.astype(np.float32) - logits.max(axis=1, keepdims=True).astype(np.float32)
-    logarithms: Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    """The logarithms of the chances of tokens."""
+    logarithms: Array = logits - logits.max(axis=1, keepdims=True)
+    logarithms -= np.log(np.exp(logarithms).sum(axis=1, keepdims=True))
     return logarithms
