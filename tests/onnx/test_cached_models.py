@@ -53,6 +53,13 @@ def hub_with_copy(root: Path) -> Path:
     return path
 
 
+def hub_with_folders(root: Path) -> Path:
+    path = saved(root / "snapshots/0123", "w.bin")
+    move(root / "snapshots/0123/w.bin", root / "blobs/data/bb")
+    move(path, root / "blobs/aa")
+    return path
+
+
 def flat(root: Path) -> Path:
     path = saved(root / "snap", "w.bin")
     move(root / "snap/w.bin", root / "kept/bb")
@@ -82,7 +89,9 @@ def through_a_link(root: Path) -> Path:
     return root / "here/model.onnx"
 
 
-@pytest.mark.parametrize("layout", [hub, hub_with_copy, flat, tree, volume, through_a_link])
+@pytest.mark.parametrize(
+    "layout", [hub, hub_with_copy, hub_with_folders, flat, tree, volume, through_a_link]
+)
 def test_a_cache_is_read(tmp_path: Path, layout: Callable[[Path], Path]) -> None:
     path = layout(tmp_path)
     onnx.load(path, load_external_data=False)

@@ -239,14 +239,15 @@ def _checked_location(name: str, location: str, folder: Path, model: Path | None
 def _is_cached(target: Path, path: Path, folder: Path, model: Path | None) -> bool:
     """Whether a link at `path`, in the folder of a model, leads to where a cache keeps the model's files.
 
-    That is where it keeps the model's own, if that is a link itself, as in the cache of huggingface_hub (a file of
-    `snapshots/REVISION` is a link to one of `blobs`), volumes of Kubernetes and Bazel's runfiles: beside it, or at the
-    same place below. So a link made by whoever made the model leads nowhere that the user has not chosen by naming it.
+    In the cache of huggingface_hub, a file of `snapshots/REVISION` is a link to one of `blobs`, or of a folder of that.
+    Else it is where the model's own is, if that is a link itself, as in volumes of Kubernetes and Bazel's runfiles:
+    beside it, or at the same place below. So a link made by whoever made the model leads nowhere that the user has not
+    chosen by naming it.
     """
     parents = [parent for parent in (folder, *folder.parents) if parent.name == "snapshots"]
-    homes = {parent.parent / "blobs" for parent in parents[:1]}
-    if model is not None and (link_target := model.resolve()) != folder / model.name:
-        if target == link_target.parent / path.relative_to(folder):
-            return True
-        homes.add(link_target.parent)
-    return target.parent in homes
+    if any(parent.parent / "blobs" in target.parents for parent in parents[:1]):
+        return True
+    if model is None or (link_target := model.resolve()) == folder / model.name:
+        return False
+    home = link_target.parent
+    return target.parent == home or target == home / path.relative_to(folder)
