@@ -6,7 +6,7 @@ and know neither the format nor its operators.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 
@@ -123,6 +123,11 @@ class Importing:
             needed = value_needed(what, count, self.loc, self.scope.origins)
             if isinstance(needed, ValueNeededError):
                 needed.counts = tuple(error.args)
+                (name,) = error.args
+                bound = f"or bound the extent: --shape {name}=0..100, as docs/shapes.md says"
+                needed.diagnostics = [
+                    replace(d, note=f"{d.note}, {bound}") for d in needed.diagnostics
+                ]
             raise needed from None
 
     def unsupported(self, what: str, note: str = "") -> UnsupportedError:

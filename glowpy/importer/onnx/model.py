@@ -21,6 +21,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
 from glowpy.graph.state import keep_state
+from glowpy.importer.added_outputs import count_output
 from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
 from glowpy.importer.kit.targets import Factor, Targets
 from glowpy.importer.model import Content, HostedModel, Model
@@ -41,7 +42,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.remedies import advice, remedied
-from glowpy.support.symbolic import Dim, UndecidedError
+from glowpy.support.symbolic import Dim, Expr, UndecidedError
 
 __all__ = ["OnnxModel", "build_known", "checked_model", "read_model"]
 
@@ -226,16 +227,32 @@ class OnnxModel(Model):
             other_shapes = bool(shapes or dims)
             return dumped_module(self.source, self.initializers, state, other_shapes=other_shapes)
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
+        bounds = self._bounds(dims or {})
+        sizes = {name: dim for name, dim in (dims or {}).items() if name not in bounds}
         try:
-            module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
+            types = self.types(shapes, sizes, arrays)
+            module = self.module(types, arrays, {**bounds, **(supposed or {})})
         except UndecidedError as error:
             if changes := remedied(error, dims or {}):
                 note = advice(changes, dims or {})
                 error.diagnostics = [replace(d, note=note) for d in error.diagnostics]
             raise
+        counts = {placeholder.original for placeholder in module.placeholders}
+        unknown = {name: dim for name, dim in bounds.items() if count_output(name) not in counts}
+        if unknown:
+            self.types(shapes, {**sizes, **unknown}, arrays)  # says that there is no such dimension
         keep_state(module.main, state or {})
         set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
+
+    def _bounds(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
+        """Bounds of extents that elements decide, among the sizes of dimensions: no input declares these."""
+        declared = {dim for info in self.inputs for dim in info.shape or ()}
+        return {
+            name: dim
+            for name, dim in dims.items()
+            if name not in declared and isinstance(dim, Expr) and dim.symbols.keys() == {name}
+        }
 
     def module(
         self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
