@@ -1666,7 +1666,7 @@ class Builder(ABC):
         }
         return self.create(nodes.DequantizeBlocksNode, name, inputs, attrs, result_type, loc)
 
-    def create_steps(
+    def create_subtract_offset(
         self,
         name: str,
         result_type: Type,
@@ -1674,14 +1674,14 @@ class Builder(ABC):
         rhs: Operand,
         *,
         loc: Loc | None = None,
-    ) -> nodes.StepsNode:
+    ) -> nodes.SubtractOffsetNode:
         """How many steps the stored integer lhs lies above the offset rhs, as a float."""
         inputs = (
             lhs,
             rhs,
         )
         attrs: dict[str, Attr] = {}
-        return self.create(nodes.StepsNode, name, inputs, attrs, result_type, loc)
+        return self.create(nodes.SubtractOffsetNode, name, inputs, attrs, result_type, loc)
 
     def create_saturate(
         self,
@@ -1717,20 +1717,20 @@ class Builder(ABC):
         attrs: dict[str, Attr] = {}
         return self.create(nodes.ScaleRoundedNode, name, inputs, attrs, result_type, loc)
 
-    def create_relabel(
+    def create_storage_cast(
         self,
         name: str,
         result_type: Type,
         input: Operand,
         *,
         loc: Loc | None = None,
-    ) -> nodes.RelabelNode:
+    ) -> nodes.StorageCastNode:
         """The same stored integers, which stand for other numbers, or for themselves."""
         inputs = (input,)
         attrs: dict[str, Attr] = {}
-        return self.create(nodes.RelabelNode, name, inputs, attrs, result_type, loc)
+        return self.create(nodes.StorageCastNode, name, inputs, attrs, result_type, loc)
 
-    def create_scale(
+    def create_uncontracted_mul(
         self,
         name: str,
         lhs: Operand,
@@ -1738,16 +1738,16 @@ class Builder(ABC):
         *,
         result_type: Type | None = None,
         loc: Loc | None = None,
-    ) -> nodes.ScaleNode:
+    ) -> nodes.UncontractedMulNode:
         """The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be."""
         inputs = (
             lhs,
             rhs,
         )
         attrs: dict[str, Attr] = {}
-        return self.create(nodes.ScaleNode, name, inputs, attrs, result_type, loc)
+        return self.create(nodes.UncontractedMulNode, name, inputs, attrs, result_type, loc)
 
-    def create_plus(
+    def create_uncontracted_add(
         self,
         name: str,
         lhs: Operand,
@@ -1755,14 +1755,14 @@ class Builder(ABC):
         *,
         result_type: Type | None = None,
         loc: Loc | None = None,
-    ) -> nodes.PlusNode:
+    ) -> nodes.UncontractedAddNode:
         """The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be."""
         inputs = (
             lhs,
             rhs,
         )
         attrs: dict[str, Attr] = {}
-        return self.create(nodes.PlusNode, name, inputs, attrs, result_type, loc)
+        return self.create(nodes.UncontractedAddNode, name, inputs, attrs, result_type, loc)
 
     def create_high_byte(
         self,

@@ -96,7 +96,6 @@ __all__ = [
     "OrNode",
     "PReluNode",
     "PadNode",
-    "PlusNode",
     "PowNode",
     "QuantizationProfileNode",
     "QuantizeNode",
@@ -107,7 +106,6 @@ __all__ = [
     "ReduceMeanNode",
     "ReduceMinNode",
     "ReduceMulNode",
-    "RelabelNode",
     "ReluNode",
     "RescaleNode",
     "ReshapeNode",
@@ -118,7 +116,6 @@ __all__ = [
     "SampleNode",
     "SaturateNode",
     "SaveNode",
-    "ScaleNode",
     "ScaleRoundedNode",
     "ScatterAddNode",
     "ScatterMaxNode",
@@ -138,8 +135,9 @@ __all__ = [
     "SoftsignNode",
     "SplatNode",
     "SqrtNode",
-    "StepsNode",
+    "StorageCastNode",
     "SubNode",
+    "SubtractOffsetNode",
     "SumPoolNode",
     "SwishNode",
     "TanNode",
@@ -149,6 +147,8 @@ __all__ = [
     "TransposeNode",
     "TransposedConvolutionNode",
     "TreeEnsembleNode",
+    "UncontractedAddNode",
+    "UncontractedMulNode",
     "UniqueNode",
     "XorNode",
 ]
@@ -2331,7 +2331,7 @@ class DequantizeBlocksNode(Node):
 
 
 @final
-class StepsNode(Node):
+class SubtractOffsetNode(Node):
     """How many steps the stored integer lhs lies above the offset rhs, as a float.
 
     Declared in classgen/specs/quant.py.
@@ -2339,7 +2339,7 @@ class StepsNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "steps",
+        "subtract_offset",
         ("lhs", "rhs"),
         (),
         ("result",),
@@ -2397,7 +2397,7 @@ class ScaleRoundedNode(Node):
 
 
 @final
-class RelabelNode(Node):
+class StorageCastNode(Node):
     """The same stored integers, which stand for other numbers, or for themselves.
 
     Declared in classgen/specs/quant.py.
@@ -2405,7 +2405,7 @@ class RelabelNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "relabel",
+        "storage_cast",
         ("input",),
         (),
         ("result",),
@@ -2418,7 +2418,7 @@ class RelabelNode(Node):
 
 
 @final
-class ScaleNode(Node):
+class UncontractedMulNode(Node):
     """The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be.
 
     Declared in classgen/specs/quant.py.
@@ -2426,7 +2426,7 @@ class ScaleNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "scale",
+        "uncontracted_mul",
         ("lhs", "rhs"),
         (),
         ("result",),
@@ -2439,7 +2439,7 @@ class ScaleNode(Node):
 
 
 @final
-class PlusNode(Node):
+class UncontractedAddNode(Node):
     """The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be.
 
     Declared in classgen/specs/quant.py.
@@ -2447,7 +2447,7 @@ class PlusNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "plus",
+        "uncontracted_add",
         ("lhs", "rhs"),
         (),
         ("result",),
@@ -3299,12 +3299,12 @@ NODES: tuple[type[Node], ...] = (
     RescaleNode,
     DynamicQuantizeNode,
     DequantizeBlocksNode,
-    StepsNode,
+    SubtractOffsetNode,
     SaturateNode,
     ScaleRoundedNode,
-    RelabelNode,
-    ScaleNode,
-    PlusNode,
+    StorageCastNode,
+    UncontractedMulNode,
+    UncontractedAddNode,
     HighByteNode,
     EncodeNode,
     DecodeNode,

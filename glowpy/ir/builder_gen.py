@@ -1178,12 +1178,12 @@ class IRBuilder(ABC):
         )
         return self.add(insts.SumPoolInst(operands, attrs))
 
-    def create_steps(
+    def create_subtract_offset(
         self,
         result: Value,
         lhs: Value,
         rhs: Value,
-    ) -> insts.StepsInst:
+    ) -> insts.SubtractOffsetInst:
         """How many steps the stored integer lhs lies above the offset rhs, as a float."""
         attrs: dict[str, Attr] = {}
         operands = (
@@ -1191,7 +1191,7 @@ class IRBuilder(ABC):
             lhs,
             rhs,
         )
-        return self.add(insts.StepsInst(operands, attrs))
+        return self.add(insts.SubtractOffsetInst(operands, attrs))
 
     def create_saturate(
         self,
@@ -1223,25 +1223,25 @@ class IRBuilder(ABC):
         )
         return self.add(insts.ScaleRoundedInst(operands, attrs))
 
-    def create_relabel(
+    def create_storage_cast(
         self,
         result: Value,
         input: Value,
-    ) -> insts.RelabelInst:
+    ) -> insts.StorageCastInst:
         """The same stored integers, which stand for other numbers, or for themselves."""
         attrs: dict[str, Attr] = {}
         operands = (
             result,
             input,
         )
-        return self.add(insts.RelabelInst(operands, attrs))
+        return self.add(insts.StorageCastInst(operands, attrs))
 
-    def create_scale(
+    def create_uncontracted_mul(
         self,
         result: Value,
         lhs: Value,
         rhs: Value,
-    ) -> insts.ScaleInst:
+    ) -> insts.UncontractedMulInst:
         """The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be."""
         attrs: dict[str, Attr] = {}
         operands = (
@@ -1249,14 +1249,14 @@ class IRBuilder(ABC):
             lhs,
             rhs,
         )
-        return self.add(insts.ScaleInst(operands, attrs))
+        return self.add(insts.UncontractedMulInst(operands, attrs))
 
-    def create_plus(
+    def create_uncontracted_add(
         self,
         result: Value,
         lhs: Value,
         rhs: Value,
-    ) -> insts.PlusInst:
+    ) -> insts.UncontractedAddInst:
         """The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be."""
         attrs: dict[str, Attr] = {}
         operands = (
@@ -1264,7 +1264,7 @@ class IRBuilder(ABC):
             lhs,
             rhs,
         )
-        return self.add(insts.PlusInst(operands, attrs))
+        return self.add(insts.UncontractedAddInst(operands, attrs))
 
     def create_high_byte(
         self,

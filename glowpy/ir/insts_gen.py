@@ -80,7 +80,6 @@ __all__ = [
     "NonZeroInst",
     "NotInst",
     "OrInst",
-    "PlusInst",
     "PowInst",
     "QuantizationProfileInst",
     "RandomBitsInst",
@@ -89,14 +88,12 @@ __all__ = [
     "ReduceMaxInst",
     "ReduceMinInst",
     "ReduceMulInst",
-    "RelabelInst",
     "RnnInst",
     "RoiAlignInst",
     "RoiMaxPoolInst",
     "RoundInst",
     "SampleInst",
     "SaturateInst",
-    "ScaleInst",
     "ScaleRoundedInst",
     "ScatterAddInst",
     "ScatterInst",
@@ -112,14 +109,17 @@ __all__ = [
     "SoftplusInst",
     "SplatInst",
     "SqrtInst",
-    "StepsInst",
+    "StorageCastInst",
     "SubInst",
+    "SubtractOffsetInst",
     "SumPoolInst",
     "TanInst",
     "TanhInst",
     "TopKInst",
     "TransposeInst",
     "TreeEnsembleInst",
+    "UncontractedAddInst",
+    "UncontractedMulInst",
     "UniqueInst",
     "ViewInst",
     "XorInst",
@@ -1904,7 +1904,7 @@ class SumPoolInst(Instruction):
 
 
 @final
-class StepsInst(Instruction):
+class SubtractOffsetInst(Instruction):
     """How many steps the stored integer lhs lies above the offset rhs, as a float.
 
     Declared in classgen/specs/quant.py.
@@ -1912,7 +1912,7 @@ class StepsInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "steps",
+        "subtract_offset",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("lhs", Access.IN, Layout.STRIDED),
@@ -1979,7 +1979,7 @@ class ScaleRoundedInst(Instruction):
 
 
 @final
-class RelabelInst(Instruction):
+class StorageCastInst(Instruction):
     """The same stored integers, which stand for other numbers, or for themselves.
 
     Declared in classgen/specs/quant.py.
@@ -1987,7 +1987,7 @@ class RelabelInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "relabel",
+        "storage_cast",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("input", Access.IN, Layout.STRIDED),
@@ -2002,7 +2002,7 @@ class RelabelInst(Instruction):
 
 
 @final
-class ScaleInst(Instruction):
+class UncontractedMulInst(Instruction):
     """The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be.
 
     Declared in classgen/specs/quant.py.
@@ -2010,7 +2010,7 @@ class ScaleInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "scale",
+        "uncontracted_mul",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("lhs", Access.IN, Layout.STRIDED),
@@ -2026,7 +2026,7 @@ class ScaleInst(Instruction):
 
 
 @final
-class PlusInst(Instruction):
+class UncontractedAddInst(Instruction):
     """The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be.
 
     Declared in classgen/specs/quant.py.
@@ -2034,7 +2034,7 @@ class PlusInst(Instruction):
 
     __slots__ = ()
     SCHEMA: ClassVar[InstSchema] = InstSchema(
-        "plus",
+        "uncontracted_add",
         (
             OperandSpec("result", Access.OUT, Layout.STRIDED),
             OperandSpec("lhs", Access.IN, Layout.STRIDED),
@@ -2942,12 +2942,12 @@ INSTS: tuple[type[Instruction], ...] = (
     MaxPoolWithArgmaxInst,
     AvgPoolInst,
     SumPoolInst,
-    StepsInst,
+    SubtractOffsetInst,
     SaturateInst,
     ScaleRoundedInst,
-    RelabelInst,
-    ScaleInst,
-    PlusInst,
+    StorageCastInst,
+    UncontractedMulInst,
+    UncontractedAddInst,
     HighByteInst,
     EncodeInst,
     DecodeInst,

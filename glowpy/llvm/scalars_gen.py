@@ -225,9 +225,9 @@ SCALARS: dict[str, KernelSpec] = {
         ),
         "classgen/specs/elementwise.py",
     ),
-    "steps": KernelSpec(
-        "steps",
-        "libjit_steps",
+    "subtract_offset": KernelSpec(
+        "subtract_offset",
+        "libjit_subtract_offset",
         (("rhs", ("i8", "u8", "i16", "u16", "i32")), ("result", ("f32",))),
         "classgen/specs/quant.py",
     ),
@@ -240,14 +240,24 @@ SCALARS: dict[str, KernelSpec] = {
     "scale_rounded": KernelSpec(
         "scale_rounded", "libjit_scale_rounded", (("rhs", ("i32",)),), "classgen/specs/quant.py"
     ),
-    "relabel": KernelSpec(
-        "relabel",
-        "libjit_relabel",
+    "storage_cast": KernelSpec(
+        "storage_cast",
+        "libjit_storage_cast",
         (("input", ("i8", "u8", "i16", "u16", "i32")),),
         "classgen/specs/quant.py",
     ),
-    "scale": KernelSpec("scale", "libjit_scale", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
-    "plus": KernelSpec("plus", "libjit_plus", (("rhs", ("f32",)),), "classgen/specs/quant.py"),
+    "uncontracted_mul": KernelSpec(
+        "uncontracted_mul",
+        "libjit_uncontracted_mul",
+        (("rhs", ("f32",)),),
+        "classgen/specs/quant.py",
+    ),
+    "uncontracted_add": KernelSpec(
+        "uncontracted_add",
+        "libjit_uncontracted_add",
+        (("rhs", ("f32",)),),
+        "classgen/specs/quant.py",
+    ),
     "high_byte": KernelSpec(
         "high_byte",
         "libjit_high_byte",

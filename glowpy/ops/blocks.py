@@ -61,5 +61,5 @@ def _lower(f: Function, n: DequantizeBlocksNode) -> Operand:
     places = f.module.create_constant(f"{n.name}_block", np.arange(size) // block, loc=n.loc)
     zero = f.create_gather(f"{n.name}_zero", n.zero, places, axis)
     scale = f.create_gather(f"{n.name}_scale", n.scale, places, axis)
-    steps = f.create_steps(f"{n.name}_steps", n.type, n.input, zero)
-    return f.create_scale(n.name, steps, scale)
+    steps = f.create_subtract_offset(f"{n.name}_steps", n.type, n.input, zero)
+    return f.create_uncontracted_mul(n.name, steps, scale)

@@ -107,12 +107,12 @@ KINDS: dict[type[Node], str] = {
     nodes.XorNode: "i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.SelectNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b",
     nodes.ConvertNode: "f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 b f16 bf16",
-    nodes.StepsNode: "i8 u8 i16 u16 i32",
+    nodes.SubtractOffsetNode: "i8 u8 i16 u16 i32",
     nodes.SaturateNode: "f32 i32",
     nodes.ScaleRoundedNode: "i32",
-    nodes.RelabelNode: "i8 u8 i16 u16 i32",
-    nodes.ScaleNode: "f32",
-    nodes.PlusNode: "f32",
+    nodes.StorageCastNode: "i8 u8 i16 u16 i32",
+    nodes.UncontractedMulNode: "f32",
+    nodes.UncontractedAddNode: "f32",
     nodes.HighByteNode: "i16",
     nodes.EncodeNode: "f32",
     nodes.DecodeNode: "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0 f6e2m3 f6e3m2 f4e2m1",
@@ -723,9 +723,9 @@ def _differentiate_convert(f: Function, n: nodes.ConvertNode, g: NodeValue) -> l
     ]
 
 
-@interpret(insts.StepsInst)
-def _interpret_steps(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
-    numeric.store(result, lambda lhs, rhs: numeric.steps(lhs, rhs), lhs, rhs)
+@interpret(insts.SubtractOffsetInst)
+def _interpret_subtract_offset(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+    numeric.store(result, lambda lhs, rhs: numeric.subtract_offset(lhs, rhs), lhs, rhs)
 
 
 @interpret(insts.SaturateInst)
@@ -738,18 +738,18 @@ def _interpret_scale_rounded(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: numeric.scale_rounded(lhs, rhs), lhs, rhs)
 
 
-@interpret(insts.RelabelInst)
-def _interpret_relabel(result: Tensor, input: Tensor) -> None:
+@interpret(insts.StorageCastInst)
+def _interpret_storage_cast(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.copy(input), input)
 
 
-@interpret(insts.ScaleInst)
-def _interpret_scale(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+@interpret(insts.UncontractedMulInst)
+def _interpret_uncontracted_mul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
 
 
-@interpret(insts.PlusInst)
-def _interpret_plus(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
+@interpret(insts.UncontractedAddInst)
+def _interpret_uncontracted_add(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.add(lhs, rhs), lhs, rhs)
 
 

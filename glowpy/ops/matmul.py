@@ -106,9 +106,9 @@ def _sums_with_bias(f: Function, n: FullyConnectedNode) -> Operand:
     """Exact sums of quantized operands: what is added counts in the same steps."""
     sums = f.create_mat_mul(n.name, n.input, n.weights, result_type=n.type)
     plain = Type(n.type.kind, n.type.shape)
-    steps = f.create_relabel(n.name, plain, sums)
-    bias = f.create_relabel(n.name, plain.with_shape(n.bias.type.shape), n.bias)
-    return f.create_relabel(n.name, n.type, f.create_add(n.name, steps, bias))
+    steps = f.create_storage_cast(n.name, plain, sums)
+    bias = f.create_storage_cast(n.name, plain.with_shape(n.bias.type.shape), n.bias)
+    return f.create_storage_cast(n.name, n.type, f.create_add(n.name, steps, bias))
 
 
 @differentiate(FullyConnectedNode)

@@ -23,8 +23,8 @@ __all__ = [
     "select",
     "sigmoid",
     "softplus",
-    "steps",
     "store",
+    "subtract_offset",
 ]
 
 _SCALED_LIMIT = 1 << 22
@@ -105,7 +105,7 @@ def encode(input: Array, type: Type) -> Array:
         return np.asarray(input.astype(type.kind.dtype))
 
 
-def steps(lhs: Array, rhs: Array) -> Array:
+def subtract_offset(lhs: Array, rhs: Array) -> Array:
     """The difference of stored integers, which wraps as i32, in f32."""
     with np.errstate(over="ignore"):
         difference: Array = (lhs.astype(np.int32) - rhs.astype(np.int32)).astype(np.float32)

@@ -26,13 +26,13 @@ from glowpy.graph.nodes_gen import (
     LookupTableNode,
     MatMulNode,
     QuantizeNode,
-    RelabelNode,
     RescaleNode,
     SaturateNode,
-    StepsNode,
+    StorageCastNode,
+    SubtractOffsetNode,
 )
 from glowpy.graph.verifier import verify
-from glowpy.ir.insts_gen import LookupTableInst, RelabelInst, SaturateInst, StepsInst
+from glowpy.ir.insts_gen import LookupTableInst, SaturateInst, StorageCastInst, SubtractOffsetInst
 from glowpy.ir.verifier import verify_inst
 from glowpy.lower import lower
 from glowpy.opt.products import Product, columns_of
@@ -135,8 +135,8 @@ def _lower_dynamic_quantize(f: Function, n: DynamicQuantizeNode) -> tuple[Operan
     return stored.result, scale.result, zero.result
 
 
-@verify(StepsNode)
-def _verify_steps(n: StepsNode) -> Iterator[str]:
+@verify(SubtractOffsetNode)
+def _verify_steps(n: SubtractOffsetNode) -> Iterator[str]:
     yield from _steps_types(n.lhs.type, n.rhs.type, n.type)
 
 
@@ -155,18 +155,18 @@ def _label_types(input: Type, result: Type) -> Iterator[str]:
         yield f"expected kind and shape of {input}, got {result}"
 
 
-@verify(RelabelNode)
-def _verify_relabel(n: RelabelNode) -> Iterator[str]:
+@verify(StorageCastNode)
+def _verify_storage_cast(n: StorageCastNode) -> Iterator[str]:
     yield from _label_types(n.input.type, n.type)
 
 
-@verify_inst(RelabelInst)
-def _relabel_inst(inst: RelabelInst) -> Iterator[str]:
+@verify_inst(StorageCastInst)
+def _storage_cast_inst(inst: StorageCastInst) -> Iterator[str]:
     yield from _label_types(inst.input.type, inst.result.type)
 
 
-@verify_inst(StepsInst)
-def _steps_inst(inst: StepsInst) -> Iterator[str]:
+@verify_inst(SubtractOffsetInst)
+def _subtract_offset_inst(inst: SubtractOffsetInst) -> Iterator[str]:
     yield from _steps_types(inst.lhs.type, inst.rhs.type, inst.result.type)
 
 

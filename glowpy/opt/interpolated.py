@@ -61,7 +61,9 @@ def interpolated(f: Function, name: str, value: NodeValue, results: Operand) -> 
     )
 
     def times(value: Operand, factor: float) -> Operand:
-        return f.create_scale(name, value, f.create_splat(name, Type(ElemKind.F32, ()), factor))
+        return f.create_uncontracted_mul(
+            name, value, f.create_splat(name, Type(ElemKind.F32, ()), factor)
+        )
 
     bend = f.create_sub(name, f.create_add(name, first, last), times(middle, 2.0))
     rise = f.create_sub(name, f.create_sub(name, times(middle, 4.0), times(first, 3.0)), last)
@@ -69,12 +71,12 @@ def interpolated(f: Function, name: str, value: NodeValue, results: Operand) -> 
 
     shape = value.type.shape
     floats = Type(ElemKind.F32, shape)
-    integers = f.create_relabel(f"{name}_integers", Type(value.type.kind, shape), value)
+    integers = f.create_storage_cast(f"{name}_integers", Type(value.type.kind, shape), value)
     high, low = bytes_of(f, name, integers.result)
     zero = f.create_splat(f"{name}_zero", Type(ElemKind.U8, ()), 0.0)
-    place = f.create_steps(f"{name}_place", floats, low, zero)
+    place = f.create_subtract_offset(f"{name}_place", floats, low, zero)
     start, slope, curve = (
         f.create_lookup_table(f"{name}_table", floats, high, table) for table in tables
     )
-    steep = f.create_add(name, slope, f.create_scale(name, place, curve))
-    return f.create_add(name, start, f.create_scale(name, place, steep)).result
+    steep = f.create_add(name, slope, f.create_uncontracted_mul(name, place, curve))
+    return f.create_add(name, start, f.create_uncontracted_mul(name, place, steep)).result

@@ -17,11 +17,11 @@ from glowpy.opt.graph.fold_convert import FoldConvertPass
 from glowpy.opt.graph.fold_gelu import FoldGeluPass
 from glowpy.opt.graph.fold_power import FoldPowerPass
 from glowpy.opt.graph.fold_quantize import FoldQuantizePass
-from glowpy.opt.graph.fold_relabel import FoldRelabelPass
 from glowpy.opt.graph.fold_reshape import FoldReshapePass
 from glowpy.opt.graph.fold_select import FoldSelectPass
 from glowpy.opt.graph.fold_slice import FoldSlicePass
 from glowpy.opt.graph.fold_splat import FoldSplatPass
+from glowpy.opt.graph.fold_storage_cast import FoldStorageCastPass
 from glowpy.opt.graph.fold_transpose import FoldTransposePass
 from glowpy.opt.graph.hoist_invariants import HoistInvariantsPass
 from glowpy.opt.graph.lower_quantized import LowerQuantizedPass
@@ -66,7 +66,7 @@ LOCAL_REWRITES: tuple[RewritePass, ...] = (
     FoldSelectPass(),
     FoldConvertPass(),
     FoldClipPass(),
-    FoldRelabelPass(),
+    FoldStorageCastPass(),
     FoldQuantizePass(),
     FoldArithmeticPass(),
     FoldPowerPass(),

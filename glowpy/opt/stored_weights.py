@@ -46,7 +46,9 @@ def _one_block(f: Function, n: DequantizeNode, integers: Tensor) -> NodeValue:
     row = (1, columns)
     zeros = Tensor.of(np.broadcast_to(offsets_of(type), row)).compact()
     scales = Tensor.of(np.broadcast_to(scales_of(type).astype(np.float32), row)).compact()
-    plain = Tensor.derived(Type(type.kind, type.shape), "relabel", [integers], lambda array: array)
+    plain = Tensor.derived(
+        Type(type.kind, type.shape), "storage_cast", [integers], lambda array: array
+    )
     stored, scale, zero = (
         f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
         for part, tensor in (("stored", plain), ("scale", scales), ("zero", zeros))

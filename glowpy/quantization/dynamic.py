@@ -108,13 +108,13 @@ def _stored(module: Module, weights: Constant) -> _Stored:
 def _product(f: Function, n: Product, left: DynamicQuantizeNode, weights: _Stored) -> NodeValue:
     """Sums of stored integers, less the zero point times the sums of the weights, times both scales."""
     wide = Type(ElemKind.I32, n.type.shape)
-    steps = f.create_relabel(n.name, Type(ElemKind.U8, left.type.shape, _ONE), left.result)
+    steps = f.create_storage_cast(n.name, Type(ElemKind.U8, left.type.shape, _ONE), left.result)
     sums = sum_type(steps.type, weights.integers.type, 1, n.type.shape)
     product = f.create_mat_mul(n.name, steps, weights.integers, result_type=sums)
     excess = f.create_mul(
         n.name, weights.sums, f.create_convert(n.name, Type(ElemKind.I32, ()), left.zero)
     )
-    exact = f.create_sub(n.name, f.create_relabel(n.name, wide, product), excess)
+    exact = f.create_sub(n.name, f.create_storage_cast(n.name, wide, product), excess)
     scale = f.create_mul(n.name, weights.scales, left.scale)
     floats = f.create_convert(n.name, Type(ElemKind.F32, n.type.shape), exact)
     result = f.create_mul(n.name, floats, scale).result

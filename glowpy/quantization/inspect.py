@@ -16,9 +16,9 @@ from glowpy.graph.nodes_gen import (
     GatherNode,
     MulNode,
     QuantizeNode,
-    RelabelNode,
     RescaleNode,
     SaveNode,
+    StorageCastNode,
 )
 from glowpy.opt.known import is_known
 from glowpy.opt.products import Product
@@ -30,7 +30,7 @@ __all__ = ["inspect"]
 
 _CONVERSIONS = (
     *(ConvertNode, DequantizeBlocksNode, DequantizeNode, DynamicQuantizeNode),
-    *(QuantizeNode, RelabelNode, RescaleNode, SaveNode),
+    *(QuantizeNode, StorageCastNode, RescaleNode, SaveNode),
 )
 
 

@@ -477,11 +477,11 @@ KERNEL f16_t libjit_convert_bf16_f16(bf16_t input) { return f16_of_f32(f32_of_bf
 KERNEL bf16_t libjit_convert_bf16_bf16(bf16_t input) { return (bf16_t)input; }
 
 /* How many steps the stored integer lhs lies above the offset rhs, as a float (classgen/specs/quant.py) */
-KERNEL f32_t libjit_steps_i8_f32(i8_t lhs, i8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
-KERNEL f32_t libjit_steps_u8_f32(u8_t lhs, u8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
-KERNEL f32_t libjit_steps_i16_f32(i16_t lhs, i16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
-KERNEL f32_t libjit_steps_u16_f32(u16_t lhs, u16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
-KERNEL f32_t libjit_steps_i32_f32(i32_t lhs, i32_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_subtract_offset_i8_f32(i8_t lhs, i8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_subtract_offset_u8_f32(u8_t lhs, u8_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_subtract_offset_i16_f32(i16_t lhs, i16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_subtract_offset_u16_f32(u16_t lhs, u16_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
+KERNEL f32_t libjit_subtract_offset_i32_f32(i32_t lhs, i32_t rhs) { return (f32_t)(float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))); }
 
 /* The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest (classgen/specs/quant.py) */
 KERNEL i8_t libjit_saturate_f32_i8(f32_t lhs, f32_t rhs) { return (i8_t)(saturate_i8(lhs, rhs)); }
@@ -499,17 +499,17 @@ KERNEL i32_t libjit_saturate_i32_i32(i32_t lhs, i32_t rhs) { return (i32_t)(limi
 KERNEL i32_t libjit_scale_rounded_i32(i32_t lhs, i32_t rhs) { return (i32_t)(scale_rounded(lhs, rhs)); }
 
 /* The same stored integers, which stand for other numbers, or for themselves (classgen/specs/quant.py) */
-KERNEL i8_t libjit_relabel_i8(i8_t input) { return (i8_t)(input); }
-KERNEL u8_t libjit_relabel_u8(u8_t input) { return (u8_t)(input); }
-KERNEL i16_t libjit_relabel_i16(i16_t input) { return (i16_t)(input); }
-KERNEL u16_t libjit_relabel_u16(u16_t input) { return (u16_t)(input); }
-KERNEL i32_t libjit_relabel_i32(i32_t input) { return (i32_t)(input); }
+KERNEL i8_t libjit_storage_cast_i8(i8_t input) { return (i8_t)(input); }
+KERNEL u8_t libjit_storage_cast_u8(u8_t input) { return (u8_t)(input); }
+KERNEL i16_t libjit_storage_cast_i16(i16_t input) { return (i16_t)(input); }
+KERNEL u16_t libjit_storage_cast_u16(u16_t input) { return (u16_t)(input); }
+KERNEL i32_t libjit_storage_cast_i32(i32_t input) { return (i32_t)(input); }
 
 /* The uncontracted product lhs * rhs: it is rounded by itself, and never fused with an addition, as Mul may be (classgen/specs/quant.py) */
-KERNEL f32_t libjit_scale_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32(lhs, rhs)); }
+KERNEL f32_t libjit_uncontracted_mul_f32(f32_t lhs, f32_t rhs) { return (f32_t)(product_f32(lhs, rhs)); }
 
 /* The uncontracted sum lhs + rhs: it is rounded by itself, and never fused with a product, as Add may be (classgen/specs/quant.py) */
-KERNEL f32_t libjit_plus_f32(f32_t lhs, f32_t rhs) { return (f32_t)(plus_f32(lhs, rhs)); }
+KERNEL f32_t libjit_uncontracted_add_f32(f32_t lhs, f32_t rhs) { return (f32_t)(plus_f32(lhs, rhs)); }
 
 /* The upper half of an integer of 16 bits, input / 256 rounded down; the lower half is what converting it to u8 gives (classgen/specs/quant.py) */
 KERNEL i8_t libjit_high_byte_i16_i8(i16_t input) { return (i8_t)(input >> 8); }

@@ -164,7 +164,7 @@ def _select(condition: Array, lhs: Array, rhs: Array) -> Array:
     return np.asarray(np.where(condition, lhs, rhs))
 
 
-def _steps(lhs: Array, rhs: Array) -> Array:
+def _subtract_offset(lhs: Array, rhs: Array) -> Array:
     differences = [a - b for a, b in zip(lhs.tolist(), rhs.tolist(), strict=True)]
     wrapped = [(number + (1 << 31)) % (1 << 32) - (1 << 31) for number in differences]
     return np.array(wrapped, np.int64).astype(np.float32)
@@ -243,12 +243,12 @@ EXACT: dict[str, Callable[..., Array]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "select": _select,
-    "relabel": np.copy,
+    "storage_cast": np.copy,
     "high_byte": lambda x: np.floor(x / 256).astype(np.int8),
-    "scale": np.multiply,
-    "plus": np.add,
+    "uncontracted_mul": np.multiply,
+    "uncontracted_add": np.add,
     "scale_rounded": _scale_rounded,
-    "steps": _steps,
+    "subtract_offset": _subtract_offset,
     "decode": _decode,
 }
 """What must come out to the last bit."""

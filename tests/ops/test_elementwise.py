@@ -81,8 +81,8 @@ FLOATING: dict[str, tuple[Callable[..., Array], Tolerance]] = {
     "sub": (lambda a, b: a - b, EXACT),
     "mul": (lambda a, b: a * b, EXACT),
     "div": (lambda a, b: a / b, EXACT),
-    "scale": (lambda a, b: a * b, EXACT),
-    "plus": (lambda a, b: a + b, EXACT),
+    "uncontracted_mul": (lambda a, b: a * b, EXACT),
+    "uncontracted_add": (lambda a, b: a + b, EXACT),
     "pow": (lambda a, b: a**b, MATH),
     "max": (_maximum, Tolerance(zero_sign=False)),
     "min": (lambda a, b: -_maximum(-a, -b), Tolerance(zero_sign=False)),
@@ -229,7 +229,7 @@ def _row(mnemonic: str) -> Row:
     return Row(cls, (*declared, *halves), lambda kind: cases(cls, kind))
 
 
-TYPED = {"convert", "decode", "encode", "high_byte", "relabel", "saturate", "steps"}
+TYPED = {"convert", "decode", "encode", "high_byte", "saturate", "storage_cast", "subtract_offset"}
 """Their results have a kind of their own: test_codes.py, test_convert.py and test_quantized_arithmetic.py have them."""
 
 ROWS = [_row(mnemonic) for mnemonic in SCALARS if mnemonic not in TYPED]

@@ -38,13 +38,13 @@ from glowpy.graph.nodes_gen import (
     PadNode,
     QuantizeNode,
     ReduceMaxNode,
-    RelabelNode,
     RescaleNode,
     ReshapeNode,
     SaturateNode,
     SaveNode,
     SliceNode,
-    StepsNode,
+    StorageCastNode,
+    SubtractOffsetNode,
     SumPoolNode,
     TransposeNode,
 )
@@ -65,10 +65,10 @@ CONVERTING = (
     DequantizeNode,
     LookupTableNode,
     QuantizeNode,
-    RelabelNode,
+    StorageCastNode,
     RescaleNode,
     SaturateNode,
-    StepsNode,
+    SubtractOffsetNode,
     SumPoolNode,
 )
 """Between stored integers and numbers; test_quantized_arithmetic.py has them, and all arithmetic."""

@@ -35,13 +35,13 @@ from glowpy.graph.nodes_gen import (
     NegNode,
     PReluNode,
     QuantizeNode,
-    RelabelNode,
     ReluNode,
     RescaleNode,
     SaturateNode,
     SigmoidNode,
-    StepsNode,
+    StorageCastNode,
     SubNode,
+    SubtractOffsetNode,
     TanhNode,
 )
 from glowpy.support.text import Attr
@@ -53,8 +53,8 @@ TESTED = (
     DequantizeNode,
     RescaleNode,
     LookupTableNode,
-    RelabelNode,
-    StepsNode,
+    StorageCastNode,
+    SubtractOffsetNode,
     SaturateNode,
 )
 
@@ -175,15 +175,15 @@ def test_rescale_multiplies_by_one_ratio(source: str, target: str, backend: str)
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", [*KINDS, "i32"])
-def test_relabel_changes_no_bit(kind: str, backend: str) -> None:
+def test_storage_cast_changes_no_bit(kind: str, backend: str) -> None:
     """Through what moves the integers, too."""
     old, new = parse_type(f"{kind}[3x4](s=0.1,o=0)"), parse_type(f"{kind}[3x4](s=0.7,o=0)")
     stored = integers(old)
 
     def build(f: Function, v: list[NodeValue]) -> Node:
-        named = f.create_relabel("a", new, v[0])
+        named = f.create_storage_cast("a", new, v[0])
         flat = f.create_reshape("b", parse_type(f"{kind}[12](s=0.7,o=0)"), named)
-        return f.create_relabel("c", parse_type(f"{kind}[12]"), flat)
+        return f.create_storage_cast("c", parse_type(f"{kind}[12]"), flat)
 
     np.testing.assert_array_equal(run(backend, build, (old, stored)), stored.reshape(12))
 

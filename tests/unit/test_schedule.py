@@ -193,7 +193,7 @@ def test_what_widens_is_computed_just_before_its_reader() -> None:
         f.create_saturate(f"image{i}", quantized, f.create_mat_mul(f"product{i}", x, x), lowest)
         for i in range(2)
     ]
-    steps = [f.create_steps(f"steps{i}", floats, images[i], offset) for i in range(2)]
+    steps = [f.create_subtract_offset(f"steps{i}", floats, images[i], offset) for i in range(2)]
     negatives = [f.create_neg(f"negative{i}", steps[i]) for i in range(2)]
     total = f.create_saturate("total", quantized, f.create_add("sum", *negatives), lowest)
     f.create_save("s", total, module.create_placeholder("out", quantized))

@@ -162,7 +162,7 @@ class ByteProducts:
             sums = _less(f, n, sums, self._window_sums(f, n, images, type), offsets)
         if len(n.kernels) != 2:
             sums = f.create_reshape(n.name, Type(ElemKind.I32, n.type.shape), sums).result
-        return f.create_relabel(n.name, n.type, sums).result
+        return f.create_storage_cast(n.name, n.type, sums).result
 
     def mat_mul(self, f: Function, n: MatMulNode) -> NodeValue:
         """A matrix product with sums of i32."""
@@ -182,7 +182,7 @@ class ByteProducts:
             shape = (*lhs.type.shape[:-1], 1)
             rows = self._multiply(f, n, shape, lhs, self._ones_column(f, n, depth))
             sums = _less(f, n, sums, rows, offsets)
-        return f.create_relabel(n.name, n.type, sums).result
+        return f.create_storage_cast(n.name, n.type, sums).result
 
     def _activations(self, f: Function, n: Node, value: NodeValue) -> NodeValue:
         """The input in the kind that products are fast for."""
@@ -385,7 +385,7 @@ def _plain(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """Returns the stored elements as plain integers."""
     if value.type.quant is None:
         return value
-    return f.create_relabel(n.name, Type(value.type.kind, value.type.shape), value).result
+    return f.create_storage_cast(n.name, Type(value.type.kind, value.type.shape), value).result
 
 
 def _problem(result: Type, lhs: Type, matrices: int) -> Problem:
@@ -508,7 +508,7 @@ def _moved(f: Function, n: Node, value: NodeValue) -> NodeValue:
     else:
         floats = Type(ElemKind.F32, value.type.shape)
         own = known_parameter(f, n, "offset", offsets_of(value.type))
-        steps = f.create_steps(f"{n.name}_steps", floats, value, own)
+        steps = f.create_subtract_offset(f"{n.name}_steps", floats, value, own)
     offset = known_parameter(f, n, "moved", offsets_of(type).astype(steps.type.kind.dtype))
     return f.create_saturate(n.name, type, steps, offset).result
 

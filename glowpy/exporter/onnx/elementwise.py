@@ -13,9 +13,9 @@ from glowpy.graph.nodes_gen import (
     MaxNode,
     MinNode,
     OrNode,
-    PlusNode,
     PowNode,
-    ScaleNode,
+    UncontractedAddNode,
+    UncontractedMulNode,
     XorNode,
 )
 from glowpy.ops.elementwise import ONNX_ELEMENTWISE
@@ -38,8 +38,8 @@ for _op_type, _cls in (
     ("Pow", PowNode),
     ("Max", MaxNode),
     ("Min", MinNode),
-    ("Mul", ScaleNode),
-    ("Add", PlusNode),
+    ("Mul", UncontractedMulNode),
+    ("Add", UncontractedAddNode),
 ):
     _register(_op_type, _cls)
 

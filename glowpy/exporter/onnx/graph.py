@@ -22,7 +22,7 @@ from glowpy.core.type import Type
 from glowpy.exporter.onnx.extents import ExtentVectors
 from glowpy.graph.function import Function
 from glowpy.graph.node import Constant, Node, NodeValue, Placeholder
-from glowpy.graph.nodes_gen import RelabelNode
+from glowpy.graph.nodes_gen import StorageCastNode
 from glowpy.support.errors import Diagnostic
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, ceil_div, depends_on_symbols, static
@@ -311,7 +311,7 @@ def _is_default(name: str, value: Any) -> bool:
 
 def _computed(value: NodeValue) -> NodeValue:
     """The value whose stored integers `value` has: in ONNX these are plain, whatever they stand for."""
-    while isinstance(value.node, RelabelNode):
+    while isinstance(value.node, StorageCastNode):
         value = value.node.input
     return value
 

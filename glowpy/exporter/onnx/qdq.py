@@ -29,11 +29,11 @@ from glowpy.graph.nodes_gen import (
     MaxNode,
     MinNode,
     QuantizeNode,
-    RelabelNode,
     ReluNode,
     RescaleNode,
     ReshapeNode,
     SplatNode,
+    StorageCastNode,
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
@@ -80,7 +80,7 @@ class QdqPass(RewritePass):
         """`MatMulInteger`, where the sums themselves are wanted."""
         if n.type.kind is not ElemKind.I32 or n.type.quant is None:
             return None
-        if not all(isinstance(user, RelabelNode) for user in n.result.users):
+        if not all(isinstance(user, StorageCastNode) for user in n.result.users):
             return why.no("what the sums stand for is wanted")
         zeros = [_zero(f, n, value) for value in n.inputs]
         inputs = [n.lhs, n.rhs, *zeros]

@@ -15,16 +15,16 @@ from glowpy.graph.nodes_gen import (
     HighByteNode,
     LookupTableNode,
     QuantizeNode,
-    RelabelNode,
     SaturateNode,
-    StepsNode,
+    StorageCastNode,
+    SubtractOffsetNode,
 )
 
 __all__: list[str] = []
 
 
-@to_onnx(RelabelNode)
-def _relabel(g: OnnxGraph, n: RelabelNode) -> None:
+@to_onnx(StorageCastNode)
+def _storage_cast(g: OnnxGraph, n: StorageCastNode) -> None:
     """Nothing: stored integers are plain ones in ONNX."""
     del g, n
 
@@ -88,8 +88,8 @@ def _dequantize_blocks(g: OnnxGraph, n: DequantizeBlocksNode) -> None:
     g.result("DequantizeLinear", *names, axis=n.axis, block_size=n.block)
 
 
-@to_onnx(StepsNode)
-def _steps(g: OnnxGraph, n: StepsNode) -> None:
+@to_onnx(SubtractOffsetNode)
+def _subtract_offset(g: OnnxGraph, n: SubtractOffsetNode) -> None:
     wide = [g.add("Cast", g.operand(value), to=elem_type_of(ElemKind.I32)) for value in n.inputs]
     g.result("Cast", g.add("Sub", *wide), to=elem_type_of(ElemKind.F32))
 

@@ -1,8 +1,8 @@
 """Import of quantized operators: conversions, and operators on stored integers with their scales as inputs.
 
-Stored integers are plain ones in ONNX. What reads them labels them with the parameters that it is told (`relabel`),
-and an operator on them is taken as that of the numbers they stand for, between `dequantize` and `quantize`: the
-pass `fold-quantize` computes on the integers.
+Stored integers are plain ones in ONNX. What reads them labels them with the parameters that it is told, by a
+`storage_cast`, and an operator on them is taken as that of the numbers they stand for, between `dequantize` and
+`quantize`: the pass `fold-quantize` computes on the integers.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def labelled(n: OnnxNode, value: Value, type: Type) -> Value:
     if value.type == type:
         return value
     if isinstance(value, Tensor):
-        return Tensor.derived(type, "relabel", [value], lambda array: array)
-    return n.f.create_relabel(n.name, type, value).result
+        return Tensor.derived(type, "storage_cast", [value], lambda array: array)
+    return n.f.create_storage_cast(n.name, type, value).result
 
 
 def _plain(n: OnnxNode, value: NodeValue) -> Value:
@@ -136,7 +136,7 @@ def dequantized(
         offset = spread(n, zero, value.type, place, block)
     steps = _above(n, value, offset)
     factor = spread(n, scale, value.type, place, block)
-    return n.f.create_scale(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
+    return n.f.create_uncontracted_mul(n.name, steps, n.operand(factor, f"{n.name}_scale")).result
 
 
 def _above(n: OnnxNode, value: Value, offset: Value) -> NodeValue:
@@ -145,7 +145,7 @@ def _above(n: OnnxNode, value: Value, offset: Value) -> NodeValue:
         lhs, rhs = (n.operand(convert(n, side, ElemKind.F32)) for side in (value, offset))
         return n.f.create_sub(n.name, lhs, rhs).result
     lhs, rhs = n.operand(value), n.operand(offset, f"{n.name}_zero")
-    return n.f.create_steps(n.name, Type(ElemKind.F32, value.type.shape), lhs, rhs).result
+    return n.f.create_subtract_offset(n.name, Type(ElemKind.F32, value.type.shape), lhs, rhs).result
 
 
 def _in_blocks(

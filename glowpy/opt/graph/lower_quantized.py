@@ -36,9 +36,9 @@ from glowpy.graph.nodes_gen import (
     ReduceMeanNode,
     ReluNode,
     RescaleNode,
-    ScaleNode,
     SoftmaxNode,
     SubNode,
+    UncontractedMulNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.opt.dequantized import bytes_of
@@ -188,9 +188,9 @@ class LowerQuantizedPass(RewritePass):
         %x : i8[4](s=0.5,o=3)
         %out : i8[4](s=0.25,o=0)
         %y_offset = splat() {value=3.0} : i8[]
-        %y_steps = steps(%x, %y_offset) : f32[4]
+        %y_steps = subtract_offset(%x, %y_offset) : f32[4]
         %y_ratio = splat() {value=2.0} : f32[]
-        %y_scaled = scale(%y_steps, %y_ratio) : f32[4]
+        %y_scaled = uncontracted_mul(%y_steps, %y_ratio) : f32[4]
         %y_offset_1 = splat() {value=0.0} : f32[]
         %y = saturate(%y_scaled, %y_offset_1) : i8[4](s=0.25,o=0)
         save(%y, %out)
@@ -222,7 +222,7 @@ class LowerQuantizedPass(RewritePass):
         if np.all(ratios == 1):
             return _saturated(f, n, steps)
         ratio = known_parameter(f, n, "ratio", ratios)
-        return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+        return _saturated(f, n, f.create_uncontracted_mul(f"{n.name}_scaled", steps, ratio))
 
     @rule
     def product(self, f: Function, n: Product, why: Why) -> Replacement:
@@ -244,8 +244,10 @@ class LowerQuantizedPass(RewritePass):
         if not _has_sum(n, n.input.type):
             raise _no_form(n, "so few integers that i32 holds their sum")
         sums, offset, ratio = _pooled(f, n) if isinstance(n, AvgPoolNode) else _summed(f, n)
-        steps = f.create_steps(f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, offset)
-        return _saturated(f, n, f.create_scale(f"{n.name}_scaled", steps, ratio))
+        steps = f.create_subtract_offset(
+            f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, offset
+        )
+        return _saturated(f, n, f.create_uncontracted_mul(f"{n.name}_scaled", steps, ratio))
 
     @rule
     def normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
@@ -280,7 +282,7 @@ class LowerQuantizedPass(RewritePass):
         )
         one = f.create_splat(f"{n.name}_one", Type(ElemKind.F32, ()), 1.0)
         inverse = f.create_div(f"{n.name}_inverse", one, f.create_sqrt(f"{n.name}_root", raised))
-        standard = f.create_scale(f"{n.name}_standard", numbers, inverse)
+        standard = f.create_uncontracted_mul(f"{n.name}_standard", numbers, inverse)
         scale, bias = (np.asarray(known(value), np.float64) for value in (n.scale, n.bias))
         step = scales_of(n.type)
         return _shifted(f, n, standard.result, gain * scale / step, bias / step)
@@ -294,7 +296,7 @@ class LowerQuantizedPass(RewritePass):
             what = f"integers of 16 bits, or at most {_LONGEST_SOFTMAX} of 8, quantized as a whole"
             raise _no_form(n, what)
         shape, kind = n.type.shape, n.input.type.kind
-        integers = f.create_relabel(f"{n.name}_integers", Type(kind, shape), n.input)
+        integers = f.create_storage_cast(f"{n.name}_integers", Type(kind, shape), n.input)
         largest = f.create_reduce_max(f"{n.name}_largest", integers, (n.axis,))
         below = f.create_sub(f"{n.name}_below", largest, integers).result  # it wraps
         power, total = (_wide_powers if kind is ElemKind.I16 else _powers)(f, n, below)
@@ -308,7 +310,7 @@ class LowerQuantizedPass(RewritePass):
         if not any(_is_scaled(value) for value in n.inputs):
             return why.no("no product that is rounded by itself comes before it")
         rhs = n.rhs if isinstance(n, AddNode) else f.create_neg(f"{n.name}_less", n.rhs)
-        return f.create_plus(n.name, n.lhs, rhs)
+        return f.create_uncontracted_add(n.name, n.lhs, rhs)
 
     @rule_where(
         lambda schema: Trait.ELEMENTWISE in schema.traits and schema.quant is Quantized.NUMBERS
@@ -329,7 +331,7 @@ def _is_scaled(value: NodeValue) -> bool:
     node = value.node
     while node is not None and node.SCHEMA.quant is Quantized.SAME and len(node.inputs) == 1:
         node = node.inputs[0].node
-    return isinstance(node, ScaleNode)
+    return isinstance(node, UncontractedMulNode)
 
 
 def known_parameter(f: Function, n: Node, part: str, array: Array) -> Operand:
@@ -344,13 +346,13 @@ def _steps(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """How many steps stored integers lie above their offsets."""
     offset = known_parameter(f, n, "offset", offsets_of(value.type))
     type = Type(ElemKind.F32, value.type.shape)
-    return f.create_steps(f"{n.name}_steps", type, value, offset).result
+    return f.create_subtract_offset(f"{n.name}_steps", type, value, offset).result
 
 
 def _numbers(f: Function, n: Node, value: NodeValue) -> NodeValue:
     """Returns the numbers that stored integers stand for."""
     scale = known_parameter(f, n, "scale", scales_of(value.type).astype(np.float32))
-    return f.create_scale(f"{n.name}_number", _steps(f, n, value), scale).result
+    return f.create_uncontracted_mul(f"{n.name}_number", _steps(f, n, value), scale).result
 
 
 def _saturated(f: Function, n: Node, steps: Operand, type: Type | None = None) -> NodeValue:
@@ -367,7 +369,9 @@ def _rounded(f: Function, n: Node, type: Type, numbers: Operand) -> NodeValue:
         scale = known_parameter(f, n, "scale", scales.astype(np.float32))
         return _saturated(f, n, f.create_div(f"{n.name}_scaled", numbers, scale), type)
     reciprocal = known_parameter(f, n, "reciprocal", (1 / scales).astype(np.float32))
-    return _saturated(f, n, f.create_scale(f"{n.name}_scaled", numbers, reciprocal), type)
+    return _saturated(
+        f, n, f.create_uncontracted_mul(f"{n.name}_scaled", numbers, reciprocal), type
+    )
 
 
 def _shifted(f: Function, n: Node, numbers: NodeValue, ratios: Array, shifts: Array) -> NodeValue:
@@ -376,7 +380,7 @@ def _shifted(f: Function, n: Node, numbers: NodeValue, ratios: Array, shifts: Ar
         known_parameter(f, n, part, in_f32(array))
         for part, array in (("ratio", ratios), ("shift", shifts))
     )
-    scaled = f.create_scale(f"{n.name}_scaled", numbers, ratio)
+    scaled = f.create_uncontracted_mul(f"{n.name}_scaled", numbers, ratio)
     return _saturated(f, n, f.create_add(f"{n.name}_shifted", scaled, shift))
 
 
@@ -463,7 +467,7 @@ def _centred(f: Function, n: LayerNormalizationNode) -> _Standard:
     integers = _in_i32(f, n)
     sums = f.create_reduce_add(f"{n.name}_sums", integers, n.axes).result
     i32, i64 = (f.create_splat(n.name, Type(k, ()), count) for k in (ElemKind.I32, ElemKind.I64))
-    numbers = f.create_steps(
+    numbers = f.create_subtract_offset(
         f"{n.name}_apart",
         Type(ElemKind.F32, n.type.shape),
         f.create_mul(f"{n.name}_times", integers, i32),
@@ -482,14 +486,14 @@ def _uncentred(f: Function, n: LayerNormalizationNode) -> _Standard:
     )
     integers = f.create_sub(f"{n.name}_apart", _in_i32(f, n), offset).result
     zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
-    numbers = f.create_steps(n.name, Type(ElemKind.F32, n.type.shape), integers, zero)
+    numbers = f.create_subtract_offset(n.name, Type(ElemKind.F32, n.type.shape), integers, zero)
     return numbers.result, _squares(f, n, integers), n.epsilon * count / scale**2, count**0.5
 
 
 def _in_i32(f: Function, n: ReduceAddNode | ReduceMeanNode | LayerNormalizationNode) -> NodeValue:
     """Stored integers as plain ones."""
     type = n.input.type
-    integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), n.input)
+    integers = f.create_storage_cast(f"{n.name}_integers", Type(type.kind, type.shape), n.input)
     return f.create_convert(f"{n.name}_wide", Type(ElemKind.I32, type.shape), integers).result
 
 
@@ -534,8 +538,10 @@ def _powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeValue, N
     powers = f.create_lookup_table(f"{n.name}_powers", wide, below, table)
     sums = f.create_reduce_add(f"{n.name}_sums", powers, (n.axis,)).result
     zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
-    power = f.create_steps(f"{n.name}_power", floats, powers, zero)
-    total = f.create_steps(f"{n.name}_total", floats.with_shape(sums.type.shape), sums, zero)
+    power = f.create_subtract_offset(f"{n.name}_power", floats, powers, zero)
+    total = f.create_subtract_offset(
+        f"{n.name}_total", floats.with_shape(sums.type.shape), sums, zero
+    )
     return power.result, total.result
 
 
@@ -549,7 +555,7 @@ def _wide_powers(f: Function, n: SoftmaxNode, below: NodeValue) -> tuple[NodeVal
         array = (unit * np.exp(-scale * weight * distances)).astype(np.float32)
         table = f.module.create_constant(f"{n.name}_table", array, loc=n.loc)
         factors.append(f.create_lookup_table(f"{n.name}_factor", floats, byte, table))
-    product = f.create_scale(f"{n.name}_product", *factors)
+    product = f.create_uncontracted_mul(f"{n.name}_product", *factors)
     zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.F32, ()), 0.0)
     powers = f.create_saturate(f"{n.name}_powers", Type(ElemKind.I32, n.type.shape), product, zero)
     wide = f.create_convert(f"{n.name}_wide", Type(ElemKind.I64, n.type.shape), powers)

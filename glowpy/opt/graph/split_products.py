@@ -44,22 +44,22 @@ class SplitProductsPass(RewritePass):
         %x : i16[2x3](s=0.5,o=256)
         %w : i8[3x4](s=0.25,o=0)
         %out : f32[2x4]
-        %y_integers = relabel(%x) : i16[2x3]
+        %y_integers = storage_cast(%x) : i16[2x3]
         %y_high = high_byte(%y_integers) : i8[2x3]
-        %y_high_1 = relabel(%y_high) : i8[2x3](s=128.0,o=1)
+        %y_high_1 = storage_cast(%y_high) : i8[2x3](s=128.0,o=1)
         %y_1 = mat_mul(%y_high_1, %w) : i32[2x4](s=32.0,o=0)
         %y_zero = splat() {value=0.0} : i32[]
-        %y_steps = steps(%y_1, %y_zero) : f32[2x4]
+        %y_steps = subtract_offset(%y_1, %y_zero) : f32[2x4]
         %y_base = splat() {value=256.0} : f32[]
-        %y_raised = scale(%y_steps, %y_base) : f32[2x4]
+        %y_raised = uncontracted_mul(%y_steps, %y_base) : f32[2x4]
         %y_low = convert(%y_integers) : u8[2x3]
-        %y_low_1 = relabel(%y_low) : u8[2x3](s=0.5,o=0)
+        %y_low_1 = storage_cast(%y_low) : u8[2x3](s=0.5,o=0)
         %y_2 = mat_mul(%y_low_1, %w) : i32[2x4](s=0.125,o=0)
         %y_zero_1 = splat() {value=0.0} : i32[]
-        %y_steps_1 = steps(%y_2, %y_zero_1) : f32[2x4]
+        %y_steps_1 = subtract_offset(%y_2, %y_zero_1) : f32[2x4]
         %y_3 = add(%y_raised, %y_steps_1) : f32[2x4]
         %y_scale = splat() {value=0.125} : f32[]
-        %y = scale(%y_3, %y_scale) : f32[2x4]
+        %y = uncontracted_mul(%y_3, %y_scale) : f32[2x4]
         save(%y, %out)
     """
 
@@ -84,7 +84,7 @@ class SplitProductsPass(RewritePass):
             power = len(lefts) - 1 - index // len(rights) + len(rights) - 1 - index % len(rights)
             total = f.create_add(n.name, total, _raised(f, n, sum, power)).result
         scale = known_parameter(f, n, "scale", scales_of(sums[-1].type).astype(np.float32))
-        result = f.create_scale(n.name, total, scale)
+        result = f.create_uncontracted_mul(n.name, total, scale)
         return f.create_add(n.name, result, n.inputs[2]) if len(n.inputs) == 3 else result
 
 
@@ -93,12 +93,14 @@ def _parts(f: Function, n: Product, value: NodeValue) -> list[NodeValue]:
     type = value.type
     if type.kind in BYTES:
         return [value]
-    integers = f.create_relabel(f"{n.name}_integers", Type(type.kind, type.shape), value)
+    integers = f.create_storage_cast(f"{n.name}_integers", Type(type.kind, type.shape), value)
     quant = parameters(type)
     scales = tuple(scale * _BASE for scale in quant.scales), quant.scales
     offsets = zip(*(divmod(offset, _BASE) for offset in quant.offsets), strict=True)
     return [
-        f.create_relabel(part.producer.name, Type(part.type.kind, type.shape, own), part).result
+        f.create_storage_cast(
+            part.producer.name, Type(part.type.kind, type.shape, own), part
+        ).result
         for part, own in zip(
             bytes_of(f, n.name, integers.result),
             (Quant(*pair, quant.axis) for pair in zip(scales, offsets, strict=True)),
@@ -121,8 +123,10 @@ def _sums(f: Function, n: Product, left: NodeValue, right: NodeValue) -> NodeVal
 def _raised(f: Function, n: Product, sums: NodeValue, power: int) -> NodeValue:
     """Sums in f32, times a power of 256, which is exact."""
     zero = f.create_splat(f"{n.name}_zero", Type(ElemKind.I32, ()), 0.0)
-    floats = f.create_steps(f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, zero)
+    floats = f.create_subtract_offset(
+        f"{n.name}_steps", Type(ElemKind.F32, n.type.shape), sums, zero
+    )
     if not power:
         return floats.result
     factor = f.create_splat(f"{n.name}_base", Type(ElemKind.F32, ()), float(_BASE**power))
-    return f.create_scale(f"{n.name}_raised", floats, factor).result
+    return f.create_uncontracted_mul(f"{n.name}_raised", floats, factor).result

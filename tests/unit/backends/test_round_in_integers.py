@@ -10,7 +10,7 @@ from glowpy import CpuBackend, CpuOptions, Module
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation, evaluate
-from glowpy.graph.nodes_gen import ScaleNode, StepsNode
+from glowpy.graph.nodes_gen import SubtractOffsetNode, UncontractedMulNode
 from glowpy.graph.parser import parse_module
 from glowpy.passes import PassContext
 
@@ -40,30 +40,32 @@ def integers(low: int, high: int, dtype: str) -> Array:
 CASES = {
     "sums": (
         "i32[250x2]", "u8[250x2]",
-        "%z = splat() {value=0.0} : i32[]\n%s = steps(%x, %z) : f32[250x2]\n"
-        "%p = scale(%ratio, %s) : f32[250x2]\n%q = saturate(%p, %offset) : u8[250x2]",
+        "%z = splat() {value=0.0} : i32[]\n%s = subtract_offset(%x, %z) : f32[250x2]\n"
+        "%p = uncontracted_mul(%ratio, %s) : f32[250x2]\n%q = saturate(%p, %offset) : u8[250x2]",
         integers(-(1 << 31), (1 << 31) - 1, "i4"),
     ),
     "small sums": (
         "i32[250x2]", "i16[250x2]",
-        "%z = splat() {value=3.0} : i32[]\n%s = steps(%x, %z) : f32[250x2]\n"
-        "%p = scale(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i16[250x2]",
+        "%z = splat() {value=3.0} : i32[]\n%s = subtract_offset(%x, %z) : f32[250x2]\n"
+        "%p = uncontracted_mul(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i16[250x2]",
         integers(-4000000, 4000000, "i4"),
     ),
     "stored integers": (
         "u8[250x2]", "i8[250x2]",
-        "%z = splat() {value=120.0} : u8[]\n%s = steps(%x, %z) : f32[250x2]\n"
-        "%p = scale(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i8[250x2]",
+        "%z = splat() {value=120.0} : u8[]\n%s = subtract_offset(%x, %z) : f32[250x2]\n"
+        "%p = uncontracted_mul(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i8[250x2]",
         integers(0, 255, "u1"),
     ),
     "sums of the same scale": (
         "i32[250x2]", "u16[250x2]",
-        "%z = splat() {value=0.0} : i32[]\n%s = steps(%x, %z) : f32[250x2]\n%q = saturate(%s, %offset) : u16[250x2]",
+        "%z = splat() {value=0.0} : i32[]\n%s = subtract_offset(%x, %z) : f32[250x2]\n"
+        "%q = saturate(%s, %offset) : u16[250x2]",
         integers(-(1 << 31), (1 << 31) - 1, "i4"),
     ),
     "stored integers of the same scale": (
         "i16[250x2]", "u8[250x2]",
-        "%z = splat() {value=-9.0} : i16[]\n%s = steps(%x, %z) : f32[250x2]\n%q = saturate(%s, %offset) : u8[250x2]",
+        "%z = splat() {value=-9.0} : i16[]\n%s = subtract_offset(%x, %z) : f32[250x2]\n"
+        "%q = saturate(%s, %offset) : u8[250x2]",
         integers(-(1 << 15), (1 << 15) - 1, "i2"),
     ),
 }  # fmt: skip
@@ -75,7 +77,11 @@ def test_bits_are_those_of_floats(name: str) -> None:
     expected = glowpy.compile(model(x, y, lines), "interpreter")({"x": elements})["y"]
     module = model(x, y, lines)
     assert RoundInIntegersPass().run(module.main, PassContext(evaluate))
-    left = [node for node in module.main.topological() if isinstance(node, ScaleNode | StepsNode)]
+    left = [
+        node
+        for node in module.main.topological()
+        if isinstance(node, UncontractedMulNode | SubtractOffsetNode)
+    ]
     assert not [node for node in left if node.result.users]
     result = glowpy.compile(module, "interpreter")({"x": elements})["y"]
     np.testing.assert_array_equal(result, expected)
@@ -87,13 +93,13 @@ def test_bits_are_those_of_floats(name: str) -> None:
     [
         ("%q = saturate(%x, %offset) : u8[250x2]", "u8[250x2]", "", "more than integers times a number"),
         (
-            "%z = splat() {value=0.0} : i32[]\n%s = steps(%i, %z) : f32[250x2]\n"
-            "%p = scale(%s, %x) : f32[250x2]\n%q = saturate(%p, %offset) : u8[250x2]",
+            "%z = splat() {value=0.0} : i32[]\n%s = subtract_offset(%i, %z) : f32[250x2]\n"
+            "%p = uncontracted_mul(%s, %x) : f32[250x2]\n%q = saturate(%p, %offset) : u8[250x2]",
             "u8[250x2]", "  placeholder %i : i32[250x2]\n", "the scale or the offset is computed",
         ),
         (
-            "%z = splat() {value=0.0} : i32[]\n%s = steps(%i, %z) : f32[250x2]\n"
-            "%p = scale(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i32[250x2]",
+            "%z = splat() {value=0.0} : i32[]\n%s = subtract_offset(%i, %z) : f32[250x2]\n"
+            "%p = uncontracted_mul(%s, %ratio) : f32[250x2]\n%q = saturate(%p, %offset) : i32[250x2]",
             "i32[250x2]", "  placeholder %i : i32[250x2]\n", "the result is i32",
         ),
     ],
@@ -109,5 +115,5 @@ def test_what_stays_in_floats(lines: str, y: str, more: str, reason: str) -> Non
 def test_where_there_is_no_floating_point(target: str, floats: bool) -> None:
     x, y, lines, _ = CASES["sums"]
     text = compilation(model(x, y, lines), CpuBackend(CpuOptions(target))).text("lowered")
-    assert ("= scale(" in text) is floats
+    assert ("= uncontracted_mul(" in text) is floats
     assert ("= scale_rounded(" in text) is not floats

@@ -83,7 +83,9 @@ def test_counts_what_the_model_had_in_floats(form: str, tmp_path: Path) -> None:
         elif name == "dynamic":
             assert not outcomes.pop("mat_mul")
             assert all(outcomes.values())
-            assert not {"reduce_max", "div", "saturate", "convert", "relabel"} & outcomes.keys()
+            assert (
+                not {"reduce_max", "div", "saturate", "convert", "storage_cast"} & outcomes.keys()
+            )
         else:
             kept = "its weights are floats" if name == "some weights" else ""
             assert [node.reason for node in result.nodes] == [kept, ""]
@@ -96,7 +98,7 @@ def test_weights_alone_are_stored_beside_integers() -> None:
     rng = np.random.default_rng(0)
     weights = f.module.create_constant("w", rng.integers(-9, 9, (8, 8)).astype(np.int8))
     numbers = parse_type("f32[8x8]")
-    typed = f.create_relabel("typed", parse_type("i8[8x8](s=0.5,o=0)"), weights)
+    typed = f.create_storage_cast("typed", parse_type("i8[8x8](s=0.5,o=0)"), weights)
     known = f.create_dequantize("known", numbers, typed)
     product = f.create_mat_mul("product", f.create_exp("exp", x), known)
     rounded = f.create_quantize("rounded", parse_type("u8[4x8](s=0.5,o=3)"), product)

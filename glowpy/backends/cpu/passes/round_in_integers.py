@@ -11,7 +11,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
-from glowpy.graph.nodes_gen import SaturateNode, ScaleNode, StepsNode
+from glowpy.graph.nodes_gen import SaturateNode, SubtractOffsetNode, UncontractedMulNode
 from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.opt.graph.lower_quantized import known_parameter
 from glowpy.opt.known import known
@@ -25,7 +25,7 @@ _WIDEST = 2
 
 @dataclass(frozen=True)
 class RoundInIntegersPass(RewritePass):
-    """Turns `steps`, `scale` and `saturate`, one after the other, into arithmetic on i32 that gives the same bits.
+    """Turns `subtract_offset`, `uncontracted_mul` and `saturate` in a row into arithmetic on i32 with the same bits.
 
     `scale_rounded` is all three roundings of f32 in one; the floats that it multiplies by are known, as their bits, and
     `saturate` of integers limits. See docs/adr/0020-quantized-arithmetic.md.
@@ -34,9 +34,9 @@ class RoundInIntegersPass(RewritePass):
         %x : i32[4]
         %out : u8[4](s=0.25,o=7)
         %zero = splat() {value=0.0} : i32[]
-        %steps = steps(%x, %zero) : f32[4]
+        %steps = subtract_offset(%x, %zero) : f32[4]
         %ratio = splat() {value=0.5} : f32[]
-        %scaled = scale(%steps, %ratio) : f32[4]
+        %scaled = uncontracted_mul(%steps, %ratio) : f32[4]
         %offset = splat() {value=7.0} : f32[]
         %y = saturate(%scaled, %offset) : u8[4](s=0.25,o=7)
         save(%y, %out)
@@ -61,7 +61,7 @@ class RoundInIntegersPass(RewritePass):
         scale, offset = known(ratio) if ratio else np.float32(1), known(n.rhs)
         if n.lhs.type.kind is ElemKind.I32:
             return why.no("it is of integers")
-        if not isinstance(steps.node, StepsNode):
+        if not isinstance(steps.node, SubtractOffsetNode):
             return why.no("what is rounded is more than integers times a number")
         if scale is None or offset is None:
             return why.no("the scale or the offset is computed")
@@ -77,13 +77,13 @@ class RoundInIntegersPass(RewritePass):
 
 def _factors(value: NodeValue) -> tuple[NodeValue, NodeValue | None]:
     """Steps, and what they are multiplied by; None for nothing."""
-    if not isinstance(value.node, ScaleNode):
+    if not isinstance(value.node, UncontractedMulNode):
         return value, None
     lhs, rhs = value.node.lhs, value.node.rhs
-    return (lhs, rhs) if isinstance(lhs.node, StepsNode) else (rhs, lhs)
+    return (lhs, rhs) if isinstance(lhs.node, SubtractOffsetNode) else (rhs, lhs)
 
 
-def _difference(f: Function, n: SaturateNode, steps: StepsNode) -> NodeValue:
+def _difference(f: Function, n: SaturateNode, steps: SubtractOffsetNode) -> NodeValue:
     """The steps as integers."""
     value = _widened(f, n, "stored", steps.lhs)
     offset = known(steps.rhs)
@@ -96,7 +96,7 @@ def _widened(f: Function, n: SaturateNode, part: str, value: NodeValue) -> NodeV
     """Returns the stored integers, in i32."""
     type = value.type
     if type.quant is not None:
-        value = f.create_relabel(f"{n.name}_{part}", Type(type.kind, type.shape), value).result
+        value = f.create_storage_cast(f"{n.name}_{part}", Type(type.kind, type.shape), value).result
     if type.kind is ElemKind.I32:
         return value
     return f.create_convert(f"{n.name}_{part}", Type(ElemKind.I32, type.shape), value).result

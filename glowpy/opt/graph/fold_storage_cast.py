@@ -9,15 +9,15 @@ from glowpy.core.schema import Quantized
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import RelabelNode, TransposeNode
+from glowpy.graph.nodes_gen import StorageCastNode, TransposeNode
 from glowpy.graph.rewrite import Replacement, Why, rule, rule_where
 from glowpy.passes import RewritePass
 
-__all__ = ["FoldRelabelPass"]
+__all__ = ["FoldStorageCastPass"]
 
 
 @dataclass(frozen=True)
-class FoldRelabelPass(RewritePass):
+class FoldStorageCastPass(RewritePass):
     """Drops labels that nothing looks at, and moves them below what moves elements, to those who do.
 
     Transposes are left to `sink-transpose`, which takes them below everything.
@@ -25,9 +25,9 @@ class FoldRelabelPass(RewritePass):
     Before:
         %x : u8[2x3]
         %out : u8[6]
-        %a = relabel(%x) : u8[2x3](s=0.5,o=7)
+        %a = storage_cast(%x) : u8[2x3](s=0.5,o=7)
         %b = reshape(%a) : u8[6](s=0.5,o=7)
-        %c = relabel(%b) : u8[6]
+        %c = storage_cast(%b) : u8[6]
         save(%c, %out)
     After:
         %x : u8[2x3]
@@ -36,20 +36,20 @@ class FoldRelabelPass(RewritePass):
         save(%b_1, %out)
     """
 
-    name: ClassVar[str] = "fold-relabel"
-    concerns: ClassVar[tuple[type[Node], ...]] = (RelabelNode,)
+    name: ClassVar[str] = "fold-storage-cast"
+    concerns: ClassVar[tuple[type[Node], ...]] = (StorageCastNode,)
 
     @rule
-    def relabel(self, f: Function, n: RelabelNode, why: Why) -> Replacement:
+    def drop(self, f: Function, n: StorageCastNode, why: Why) -> Replacement:
         """Takes what was labelled before; a constant gets the label itself."""
         if n.input.type == n.type:
             return n.input
-        if isinstance(n.input.node, RelabelNode):
+        if isinstance(n.input.node, StorageCastNode):
             first = n.input.node.input
-            return first if first.type == n.type else f.create_relabel(n.name, n.type, first)
+            return first if first.type == n.type else f.create_storage_cast(n.name, n.type, first)
         if n.input.constant is not None and n.input.constant.has_elements:
             tensor = n.input.constant.tensor
-            labelled = Tensor.derived(n.type, "relabel", [tensor], lambda array: array)
+            labelled = Tensor.derived(n.type, "storage_cast", [tensor], lambda array: array)
             return f.module.create_constant(n.name, labelled, loc=n.loc).value
         return why.no("nothing was labelled before")
 
@@ -63,7 +63,7 @@ class FoldRelabelPass(RewritePass):
     def move(self, f: Function, n: Node, why: Why) -> Replacement:
         """Moves and chooses elements first."""
         above = n.inputs[0].node
-        if not isinstance(above, RelabelNode) or len(n.results) != 1 or n.SCHEMA.plain:
+        if not isinstance(above, StorageCastNode) or len(n.results) != 1 or n.SCHEMA.plain:
             return None
         source, label = above.input.type.quant, n.type.quant
         if (source is not None and source.axis is not None) or (
@@ -72,4 +72,4 @@ class FoldRelabelPass(RewritePass):
             return why.no("the label is one for each channel")
         type = replace(n.type, quant=source)
         moved = f.create(n.__class__, n.name, [above.input], n.attrs, type)
-        return f.create_relabel(n.name, n.type, moved)
+        return f.create_storage_cast(n.name, n.type, moved)

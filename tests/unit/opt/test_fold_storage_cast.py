@@ -23,7 +23,7 @@ def test_labels_of_channels_are_not_moved(source: str, label: str, moved: str) -
     module = glowpy.Module()
     f = module.create_function("main")
     x = module.create_placeholder("x", parse_type(source))
-    labelled = f.create_relabel("label", parse_type(label), x)
+    labelled = f.create_storage_cast("label", parse_type(label), x)
     result = f.create_reshape("moved", parse_type(moved), labelled)
     f.create_save("save", result, module.create_placeholder("y", result.result.type))
     stored = np.arange(6, dtype=np.uint8).reshape(2, 3)
