@@ -50,7 +50,7 @@ def test_files_of_the_current_folder_are_not_taken_for_pythons_own(tmp_path: Pat
     body = COMPILE.replace(
         "objects.usable", f"import os; os.chdir({str(tmp_path)!r})\nobjects.usable"
     )
-    body = body[: body.index("from glowpy.backends")]
+    body = body[: body.index("from glowpy.bundling")]
     folders = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
     done = python("-c", body, PYTHONPATH=folders)
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ def test_packages_beside_llvm_are_not_taken_for_pythons_own(tmp_path: Path) -> N
     early = (
         f"import ctypes, platform, sys, tempfile, zipfile; sys.path[:] = {folders!r}; import numpy"
     )
-    body = COMPILE[: COMPILE.index("from glowpy.backends")]
+    body = COMPILE[: COMPILE.index("from glowpy.bundling")]
     done = python("-c", f"{early}\nsys.path.insert(0, {str(tmp_path)!r})\n{body}")
     assert done.returncode == 0, done.stderr
 

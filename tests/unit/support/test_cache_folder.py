@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from glowpy.support import cache_folder as module
@@ -46,6 +47,17 @@ def test_the_variable_places_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert [path.name for path in (tmp_path / name).iterdir()] == [str(A)]
     monkeypatch.delenv("GLOWPY_CACHE_DIR")
     assert cache_folder() == tmp_path / "user"
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", "/elsewhere", "relative"])
+def test_the_folder_is_that_of_platformdirs(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if value is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert module.user_cache_path() == platformdirs.user_cache_path("glowpy", appauthor=False)
 
 
 def test_off_reads_and_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
