@@ -15,7 +15,8 @@ from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.storage import InFile
 from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile, translated
 from glowpy.onnxruntime.options import SessionOptions
-from glowpy.session.kept_model import open_kept, opened, told
+from glowpy.session.kept import opened, told
+from glowpy.session.kept_model import open_kept
 from glowpy.support.errors import GlowError
 
 if TYPE_CHECKING:

@@ -15,27 +15,17 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo
-from glowpy.importer.host_plan import HostPlan, Segment
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.storage import InFile
-from glowpy.session.plan_text import (
-    Fields,
-    NoTextError,
-    Place,
-    info_fields,
-    info_of,
-    plan_fields,
-    plan_of,
-    segment_at,
-)
+from glowpy.session.kept import Kept
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.identity import package_identity
@@ -47,18 +37,20 @@ if TYPE_CHECKING:
     from glowpy.core.tensor import Array
     from glowpy.core.type import Type
     from glowpy.graph.function import Module
-    from glowpy.importer.value_types import HostInfo
+    from glowpy.session.kept_hosted import KeptHosted
     from glowpy.support.symbolic import Dim
 
-__all__ = ["KeptHosted", "KeptModel", "open_kept", "opened", "told"]
+__all__ = ["KeptModel", "open_kept"]
 
+Fields: TypeAlias = Mapping[str, Any]
+"""An object of JSON."""
 Reading: TypeAlias = "Callable[[Mapping[Path, InFile]], Model | HostedModel]"
 """Reads and checks a model, of which these files are open already."""
 
 
 @final
-class KeptModel(Model):
-    """A model of which the cache says what a session asks: it is read when something of it has to be built."""
+class KeptModel(Model, Kept):
+    """A model of numbers of which the cache says what a session asks."""
 
     def __init__(
         self,
@@ -76,6 +68,11 @@ class KeptModel(Model):
     def is_read(self) -> bool:
         """Whether the model itself was read."""
         return bool(self._whole)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The name of the entry, and the digest of the content."""
+        return self._key.digest, self._fields["content"]
 
     @property
     def file(self) -> str:
@@ -125,6 +122,11 @@ class KeptModel(Model):
         return self._hosted[what]
 
     def _in_parts(self, what: str, error: RoundsError | ValueNeededError) -> HostedModel | None:
+        from glowpy.session.kept_hosted import (  # noqa: PLC0415 - most models are compiled as a whole
+            KeptHosted,
+            hosted_fields,
+        )
+
         whole = cache(lambda: self.opened().in_parts(error))
 
         def can_be(_: Model) -> bool:
@@ -133,13 +135,14 @@ class KeptModel(Model):
 
         def fields(_: Model) -> Fields:
             hosted = whole()
-            return {} if hosted is None else _hosted_fields(hosted)
+            return {} if hosted is None else hosted_fields(hosted, _fields)
 
         if not self.told(f"parts {what}", can_be):
             return None
         key = Key.of("model", self._key.digest, what)
         kept_fields = cache(lambda: self.told(f"plan {what}", fields))
-        return KeptHosted(key, self.file, kept_fields, whole, has_host_steps=True)
+        make_part = partial(_kept_part, self.file)
+        return KeptHosted(key, self.file, kept_fields, whole, make_part, has_host_steps=True)
 
     def asks_for_rounds(self, error: ValueNeededError) -> bool:
         """Whether an error asks how often a loop of the model runs: see `Model.asks_for_rounds`."""
@@ -147,10 +150,6 @@ class KeptModel(Model):
             f"asks {_places(error)}", lambda model: model.asks_for_rounds(error)
         )
         return answer
-
-    def told(self, what: str, tell: Callable[[Any], Any]) -> Any:
-        """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
-        return _told(Key.of("model", self._key.digest, self._fields["content"], what), tell, self)
 
     def build(self, **given: Any) -> Module:
         """A module: see `Model.build`."""
@@ -163,127 +162,9 @@ class KeptModel(Model):
         return self.opened().module(types, values, supposed)
 
 
-@final
-class KeptHosted(HostedModel):
-    """A model that a session computes in part, of which the cache says how: it is read when something is to be built.
-
-    Args:
-        key: Names it.
-        file: How messages call it.
-        fields: Returns what the cache has of it; nothing where that is not all.
-        reading: Reads the model itself.
-        has_host_steps: Whether there is a step that the session computes.
-        whole: The model itself, if it was read.
-    """
-
-    def __init__(
-        self,
-        key: Key,
-        file: str,
-        fields: Callable[[], Fields],
-        reading: Callable[[], Model | HostedModel | None],
-        *,
-        has_host_steps: bool,
-        whole: Model | HostedModel | None = None,
-    ) -> None:
-        self._key, self._file = key, file
-        self._kept, self._reading = fields, reading
-        self._has_host_steps = has_host_steps
-        self._whole = [whole] if isinstance(whole, HostedModel) else []  # once it is read
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the model itself was read."""
-        return bool(self._whole)
-
-    @property
-    def file(self) -> str:
-        """The name of the model in messages."""
-        return self._file
-
-    @cached_property
-    def inputs(self) -> list[HostInfo]:
-        """The inputs, in the order of the model."""
-        fields = self._kept()
-        return [info_of(one) for one in fields["inputs"]] if fields else self.opened().inputs
-
-    @cached_property
-    def outputs(self) -> list[HostInfo]:
-        """The outputs, in the order of the model."""
-        fields = self._kept()
-        return [info_of(one) for one in fields["outputs"]] if fields else self.opened().outputs
-
-    @cached_property
-    def plan(self) -> HostPlan:
-        """The steps of the model. Raises UserError that lists the nodes that are wrong in themselves."""
-        fields = self._kept()
-        return plan_of(fields["plan"], self._segment) if fields else self.opened().plan
-
-    @property
-    def has_host_steps(self) -> bool:
-        """Whether there is a step that the session computes."""
-        return self._has_host_steps
-
-    def opened(self) -> HostedModel:
-        """The model itself. Raises LoadError if its file was changed since."""
-        whole = self._whole[0] if self._whole else self._reading()
-        if not isinstance(whole, HostedModel):
-            raise LoadError(f"'{self.file}' was changed while it was in use")
-        self._whole[:] = [whole]
-        return whole
-
-    def told(self, what: str, tell: Callable[[Any], Any]) -> Any:
-        """Returns what `tell` says of the model, which has a form in JSON, or what it said before of `what`."""
-        return _told(Key.of("model", self._key.digest, "hosted", what), tell, self)
-
-    def _segment(self, fields: Sequence[Any], place: Place) -> Segment:
-        inputs, outputs, strings, model = fields
-        key = Key.of("model", self._key.digest, f"{place}")
-        reading = partial(self._segment_model, place)
-        kept = KeptModel(key, self.file, model, reading)
-        return _KeptSegment(tuple(inputs), tuple(outputs), frozenset(strings), kept)
-
-    def _segment_model(self, place: Place) -> Model:
-        segment = segment_at(self.opened().plan, place)
-        if segment is None:
-            raise LoadError(f"'{self.file}' was changed while it was in use")
-        return segment.model()
-
-
-@dataclass(frozen=True)
-class _KeptSegment(Segment):
-    """A segment of a model that is kept."""
-
-    kept: KeptModel
-
-    def model(self) -> Model:
-        """Returns the model, which was checked before."""
-        return self.kept
-
-
-def _told(key: Key, tell: Callable[[Any], Any], model: KeptModel | KeptHosted) -> Any:
-    payload = read(key)
-    if payload is None:
-        payload = json.dumps(tell(model.opened())).encode()
-        write(key, payload)
-    return json.loads(payload)
-
-
 def _places(error: UserError) -> list[tuple[object, ...]]:
     """The places in a model that an error is about."""
     return [astuple(diagnostic.loc) for diagnostic in error.diagnostics]
-
-
-def opened(model: Model | HostedModel) -> Model | HostedModel:
-    """The model itself of what is perhaps kept. Raises LoadError if its file was changed since."""
-    return model.opened() if isinstance(model, KeptModel | KeptHosted) else model
-
-
-def told(model: Model | HostedModel, what: str, tell: Callable[[Any], Any]) -> Any:
-    """Returns what `tell` says of a model that was read, which has a form in JSON: see `KeptModel.told`."""
-    if isinstance(model, KeptModel | KeptHosted):
-        return model.told(what, tell)
-    return tell(model)
 
 
 @within_limits
@@ -363,9 +244,7 @@ class _Kept:
     ) -> KeptModel | KeptHosted:
         reading = partial(self._reading, files)
         if "plan" in fields:
-            has_steps: bool = fields["has_host_steps"]
-            kept = partial(KeptHosted, has_host_steps=has_steps, whole=whole)
-            return kept(key, self._file, lambda: fields, reading)
+            return _kept_hosted(key, self._file, fields, reading, whole)
         return KeptModel(key, self._file, fields, reading, whole)
 
     def read(self) -> Model | HostedModel:
@@ -374,12 +253,44 @@ class _Kept:
         content = None if self._key is None else opened.content
         if self._key is None or content is None or not _are_known(content.files):
             return opened
-        fields = _fields(opened) if isinstance(opened, Model) else _hosted_fields(opened)
+        fields = _fields(opened) if isinstance(opened, Model) else _fields_in_parts(opened)
         if not fields:
             return opened
         external = [(str(path), file.identity) for path, file in content.files.items()]
         write(self._key, json.dumps({**fields, "external": external}).encode())
         return self._kept(self._key, fields, self._files, opened)
+
+
+def _kept_part(
+    file: str, key: Key, fields: Fields, reading: Callable[[], Model | HostedModel]
+) -> KeptModel:
+    return KeptModel(key, file, fields, reading)
+
+
+def _kept_hosted(
+    key: Key,
+    file: str,
+    fields: Fields,
+    reading: Callable[[], Model | HostedModel],
+    whole: Model | HostedModel | None,
+) -> KeptHosted:
+    from glowpy.session.kept_hosted import KeptHosted  # noqa: PLC0415 - most models are others
+
+    return KeptHosted(
+        key,
+        file,
+        lambda: fields,
+        reading,
+        partial(_kept_part, file),
+        has_host_steps=fields["has_host_steps"],
+        whole=whole if isinstance(whole, HostedModel) else None,
+    )
+
+
+def _fields_in_parts(model: HostedModel) -> Fields:
+    from glowpy.session.kept_hosted import hosted_fields  # noqa: PLC0415 - most models are others
+
+    return hosted_fields(model, _fields)
 
 
 def _are_known(files: Mapping[Path, InFile]) -> bool:
@@ -398,27 +309,6 @@ def _fields(model: Model) -> Fields:
         "state": model.state,
         "content": content.digest,
     }
-
-
-def _hosted_fields(model: HostedModel) -> Fields:
-    """The same for a model that a session computes in part."""
-    try:
-        return {
-            "inputs": [info_fields(info) for info in model.inputs],
-            "outputs": [info_fields(info) for info in model.outputs],
-            "plan": plan_fields(model.plan, _segment_fields),
-            "has_host_steps": model.has_host_steps,
-        }
-    except (NoTextError, UserError):  # whoever runs it says what is wrong
-        return {}
-
-
-def _segment_fields(segment: Segment) -> Fields:
-    """The same for a part of it. Raises NoTextError if that is not all, UserError if the part is wrong."""
-    fields = _fields(segment.model())
-    if not fields:
-        raise NoTextError
-    return fields
 
 
 _MOST_FILES = 64

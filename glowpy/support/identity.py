@@ -48,23 +48,21 @@ def installed_identity(name: str) -> str:
 
 def files_identity(folders: Iterable[str]) -> str:
     """A digest of the names, sizes and times of the files of a package."""
-    digest = hashlib.sha256()
-    for folder in folders:
-        for line in sorted(_files(folder)):
-            digest.update(line.encode())
-    return digest.hexdigest()
+    lines = [line for folder in folders for line in sorted(_files(folder))]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _files(folder: str) -> Iterator[str]:
-    folders = [Path(folder)]
+    folders = [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                if entry.is_dir() and entry.name != "__pycache__":
-                    folders.append(Path(entry.path))
-                elif entry.name.endswith((".py", ".toml", ".bc", ".c", ".h")):
+                name = entry.name
+                if name.endswith((".py", ".toml", ".bc", ".c", ".h")):
                     status = entry.stat()
                     yield f"{entry.path} {status.st_size} {status.st_mtime_ns}\n"
+                elif name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
 
 
 _IDENTITY = _identity()

@@ -71,6 +71,7 @@ def test_faces_say_so(monkeypatch: pytest.MonkeyPatch, error: Exception, text: s
     with pytest.raises(RuntimeException, match=text):
         dropped_in.run(None, feeds)
     monkeypatch.setattr(source, "_parse", failing(error))
+    monkeypatch.setenv("GLOWPY_CACHE_DIR", "off")  # which has what was opened before
     with pytest.raises(RuntimeException, match=text):
         ort.InferenceSession(model.SerializeToString())
 
