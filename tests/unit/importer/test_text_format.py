@@ -172,3 +172,17 @@ def test_a_package_may_have_models_that_a_session_computes(
     assert words.tolist() == [["a", "b"], ["c", ""]]
     with pytest.raises(UnsupportedError, match=r"net\.split: the model has parts that no machine"):
         glowpy.load(path)
+    lines, out = tmp_path / "lines.txt", io.StringIO()
+    lines.write_text("a-b\nc\n")
+    options = [
+        "--backend",
+        "interpreter",
+        "--input",
+        f"text={lines}",
+        "--check-with",
+        "interpreter",
+    ]
+    assert run(["run", str(path), *options], io.StringIO(), out, out) == 0, out.getvalue()
+    assert run(["run", str(path), "--help-model"], io.StringIO(), out, out) == 0
+    assert run(["check", str(path)], io.StringIO(), out, out) == 1
+    assert "the model has parts that no machine code computes" in out.getvalue()
