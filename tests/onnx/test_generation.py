@@ -380,3 +380,47 @@ def test_command_line_generates_text(tmp_path: Path) -> None:
     code, output, errors = command("run", str(path), *options, *arguments)
     assert code == 0, errors
     assert "sequences          i32[2x2x12]" in output
+
+
+def test_text_may_be_generated_in_a_branch() -> None:
+    """By a model that does not say where the operator comes from, from integers of rank 1 and padded prompts."""
+    model = gpt("BeamSearch", *BEAMS, pad_token_id=2)
+    for info in model.graph.input[1:]:
+        info.type.tensor_type.shape.dim.add().dim_value = 1
+    generated = helper.make_graph([model.graph.node[0]], "generated", [], model.graph.output)
+    given = [helper.make_tensor_value_info("given_ids", 6, [2, 2, 12])]
+    nodes = [
+        helper.make_node("Identity", ["given_ids"], ["sequences_given"]),
+        helper.make_node("Identity", ["length_penalty"], ["scores_given"]),
+    ]
+    names = {"sequences_given": 6, "scores_given": 1}
+    outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in names.items()]
+    branches = {
+        "then_branch": generated,
+        "else_branch": helper.make_graph(nodes, "given", [], outputs),
+    }
+    node = helper.make_node("If", ["generates"], ["text", "text_scores"], **branches)
+    condition = helper.make_tensor_value_info("generates", onnx.TensorProto.BOOL, [])
+    outputs = [
+        helper.make_tensor_value_info(n, k, None) for n, k in (("text", 6), ("text_scores", 1))
+    ]
+    net = helper.make_graph([node], "net", [*model.graph.input, condition, *given], outputs)
+    whole = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    values = feeds(model, input_ids=[[2, 2, 5, 6], [3, 4, 5, 6]], batch=2)
+    feed = {name: a if name == "input_ids" else a.reshape(1) for name, a in values.items()}
+    feed["given_ids"] = np.ones((2, 2, 12), np.int32)
+    for generates in (True, False):
+        feed["generates"] = np.asarray(generates)
+        for result, expected in zip(ours(whole, feed), theirs(whole, feed), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-4)
+
+
+def test_text_of_one_step() -> None:
+    """Which the encoder gives all of, so that onnxruntime has nothing to give the decoder."""
+    model = t5(*BEAMS)
+    longer, shorter = (ours(model, feeds(model, max_length=length)) for length in (9, 2))
+    assert shorter[0].shape == (1, 2, 2)
+    plain = ours(t5(*BEAMS, outputs=3), feeds(model, max_length=2))
+    first = plain[2][0, 0, 0]
+    assert shorter[0][0, :, 1].tolist() == np.argsort(-first)[:2].tolist()
+    assert longer[0].shape == (1, 2, 9)
