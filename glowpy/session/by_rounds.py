@@ -10,19 +10,20 @@ from glowpy.importer.declared import ValueInfo
 from glowpy.importer.model import HostedModel
 from glowpy.importer.value_types import HostValue
 from glowpy.session.feeds import check_out, checked_feeds, kept_types, narrow_types
-from glowpy.session.hosted import Hosted, Opening, RunInParts
+from glowpy.session.hosted import Hosted, Opening
 
 __all__ = ["ByRounds"]
 
 
 @final
-class ByRounds(RunInParts):
-    """A model that cannot be compiled as a whole, with sessions for its parts.
+class ByRounds(Hosted):
+    """A model of numbers that cannot be compiled as a whole, with sessions for its parts.
 
-    Attributes:
+    Args:
+        model: The model, split.
         inputs: Those of the whole, whose types a call has to have.
         outputs: Those of the whole.
-        state: None: no variables can be kept.
+        opening: Opens sessions.
     """
 
     def __init__(
@@ -32,27 +33,25 @@ class ByRounds(RunInParts):
         outputs: Sequence[ValueInfo],
         opening: Opening,
     ) -> None:
-        self.inputs, self.outputs, self.state = inputs, outputs, None
-        self._parts = Hosted(model, opening)
-        self._types, self._narrow = kept_types(self.inputs), narrow_types(self.outputs)
+        super().__init__(model, opening)
+        self._inputs, self._outputs = inputs, outputs
+        self._types, self._narrow = kept_types(inputs), narrow_types(outputs)
 
     @property
-    def assumptions(self) -> dict[str, str]:
-        """Describes what the sessions of parts assume open dimensions to be, by name."""
-        return self._parts.assumptions
+    def inputs(self) -> Sequence[ValueInfo]:
+        """The inputs of the whole."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> Sequence[ValueInfo]:
+        """The outputs of the whole."""
+        return self._outputs
 
     def run(
-        self, names: Sequence[str], input_feed: Mapping[str, Any], out: Mapping[str, Array] | None
+        self, names: Sequence[str], feed: Mapping[str, Any], out: Mapping[str, Array] | None
     ) -> list[HostValue]:
         """The outputs of these names. Raises UserError for inputs that the model as a whole does not take."""
         if out is not None:
             check_out(out, self._narrow)
-        checked_feeds(input_feed, self._types, self._infos)
-        return self._parts.run(names, input_feed, out)
-
-    def _infos(self) -> Sequence[ValueInfo]:
-        return self.inputs
-
-    def close(self) -> None:
-        """Drops what was compiled."""
-        self._parts.close()
+        checked_feeds(feed, self._types, lambda: self._inputs)
+        return super().run(names, feed, out)

@@ -13,6 +13,7 @@ from typing import NoReturn, Protocol, TypeAlias, final
 import numpy as np
 
 from glowpy.core.tensor import Array
+from glowpy.importer.declared import ValueInfo
 from glowpy.importer.host_plan import HostPlan, HostStep, Segment
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
@@ -28,7 +29,7 @@ from glowpy.session.wiring import BodyWiring, wiring_of
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
 
-__all__ = ["Hosted", "Opening", "RunInParts"]
+__all__ = ["Hosted", "Opening"]
 
 Step = Callable[[dict[str, HostValue]], None]
 """Computes values of others, by name."""
@@ -57,29 +58,7 @@ Opening: TypeAlias = Callable[[Model], Session]
 """Opens a session of a part of a model."""
 
 
-class RunInParts:
-    """Answers the questions to a runner that the parts of a model leave open until they run."""
-
-    def compiled(self, feeds: Mapping[str, Array]) -> None:
-        """Returns None: there is always more to a call."""
-        del feeds
-
-    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
-        """Raises UserError: parts are compiled when they first run."""
-        del ranges, values
-        raise UserError(
-            "expected a model that is compiled as a whole to prepare: "
-            "parts of this one are compiled when they first run"
-        )
-
-    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
-        """Raises the error: parts are split by their own sessions."""
-        del opening
-        raise error
-
-
-@final
-class Hosted(RunInParts):
+class Hosted:
     """A model that is split, with sessions for its parts. Safe from several threads.
 
     Raises UserError that lists the nodes whose attributes are wrong.
@@ -90,19 +69,19 @@ class Hosted(RunInParts):
         self._session_of = session_of
         self._sessions: list[Session] = []
         self._opening = Lock(is_brief=False)
-        self._errors: list[UserError] = []
-        self._graph = self._prepared(model.plan, inner=False)
-        raise_all(self._errors)
         self._known = frozenset(info.name for info in model.inputs)
         self._needed = frozenset(info.name for info in model.inputs if not info.is_optional)
+        errors: list[UserError] = []
+        self._graph = self._prepared(model.plan, errors, inner=False)
+        raise_all(errors)
 
     @property
-    def inputs(self) -> list[HostInfo]:
+    def inputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The inputs, as the model declares them."""
         return self._model.inputs
 
     @property
-    def outputs(self) -> list[HostInfo]:
+    def outputs(self) -> Sequence[ValueInfo | HostInfo]:
         """The outputs, as the model declares them."""
         return self._model.outputs
 
@@ -154,17 +133,37 @@ class Hosted(RunInParts):
         for session in self._sessions:
             session.close()
 
-    def _prepared(self, plan: HostPlan, *, inner: bool) -> _Graph:
-        """The steps of the model, or of an `inner` graph, which may never be computed: what is wrong with it waits."""
+    def compiled(self, feeds: Mapping[str, Array]) -> None:
+        """Returns None: there is always more to a call."""
+        del feeds
+
+    def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
+        """Raises UserError: parts are compiled when they first run."""
+        del ranges, values
+        raise UserError(
+            "expected a model that is compiled as a whole to prepare: "
+            "parts of this one are compiled when they first run"
+        )
+
+    def split(self, error: RoundsError | ValueNeededError, opening: Opening) -> NoReturn:
+        """Raises the error: parts are split by their own sessions."""
+        del opening
+        raise error
+
+    def _prepared(self, plan: HostPlan, errors: list[UserError], *, inner: bool) -> _Graph:
+        """The steps of the model, or of an `inner` graph, which may never be computed: its segments wait.
+
+        Adds to the errors what is wrong with nodes.
+        """
         steps: list[Step] = []
         for step in plan.steps:
             if isinstance(step, Segment):
                 steps.append(_Part(step, self._opened, self._opening, inner=inner))
                 continue
             try:
-                steps.append(self._host_step(step))
+                steps.append(self._host_step(step, errors))
             except UserError as error:
-                self._errors.append(located(error, step.loc, f"{step.operator}: "))
+                errors.append(located(error, step.loc, f"{step.operator}: "))
         return _Graph(plan, steps)
 
     def _opened(self, segment: Segment) -> Session:
@@ -174,10 +173,12 @@ class Hosted(RunInParts):
             self._sessions.append(session)
         return session
 
-    def _host_step(self, step: HostStep) -> Step:
+    def _host_step(self, step: HostStep, errors: list[UserError]) -> Step:
         if step.problem is not None:
             return _failing(step.problem)
-        bodies = {name: self._prepared(body, inner=True) for name, body in step.bodies.items()}
+        bodies = {
+            name: self._prepared(body, errors, inner=True) for name, body in step.bodies.items()
+        }
         function = rule_of(step.operator)(HostNode(step, bodies))
         inputs, outputs, outer, loc = step.inputs, step.outputs, step.outer, step.loc
         what = f"{step.operator}: "
