@@ -24,9 +24,9 @@ __all__ = [
     "Operation",
     "Pack",
     "Partial",
-    "Portion",
     "Push",
     "Return",
+    "Segment",
     "Slot",
     "Store",
     "Switch",
@@ -90,7 +90,7 @@ Argument: TypeAlias = Operand | Pack | Cut
 
 @dataclass(frozen=True)
 class Operation:
-    """One operator of a linear portion: what it stores, and what it reads.
+    """One operator of a straight-line segment: what it stores, and what it reads.
 
     Attributes:
         target: The slot that it stores.
@@ -126,7 +126,7 @@ def slots_of(operands: Iterable[Argument]) -> Iterator[str]:
 
 
 @dataclass(eq=False)
-class Portion:
+class Segment:
     """Runs operators, which a backend compiles as one graph.
 
     Attributes:
@@ -142,7 +142,7 @@ class Portion:
     outputs: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"portion {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
+        return f"segment {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class Return:
 
 
 Instruction: TypeAlias = (
-    Portion
+    Segment
     | Push
     | Store
     | MakeTuple
@@ -328,7 +328,7 @@ class Block:
         lines = [f"{self.name}({', '.join(self.parameters)}):"]
         for instruction in self.instructions:
             lines.append(f"    {instruction}")
-            if isinstance(instruction, Portion):
+            if isinstance(instruction, Segment):
                 lines += [f"        {operation}" for operation in instruction.operations]
         return "\n".join(lines)
 

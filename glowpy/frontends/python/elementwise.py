@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.frontends.python.weaver import Held, Number, Table, Weak, Weaver, common_kind
+from glowpy.frontends.python.graph_builder import (
+    GraphBuilder,
+    GraphValue,
+    Number,
+    Table,
+    WeaklyTyped,
+    common_kind,
+)
 from glowpy.graph.node import NodeValue
 from glowpy.support.errors import UserError
 
@@ -51,15 +58,17 @@ def _folded(function: Callable[..., Any], operands: Sequence[Number]) -> Number:
     return value
 
 
-def _numbers(w: Weaver, operands: Sequence[Held]) -> tuple[list[NodeValue], bool]:
+def _numbers(w: GraphBuilder, operands: Sequence[GraphValue]) -> tuple[list[NodeValue], bool]:
     """Operands in their common kind, and whether all of them give way; Python's booleans are integers."""
     values, weak = w.joint(operands)
     if weak and values[0].type.kind is ElemKind.BOOL:
-        values = [w.lifted(Weak(value), ElemKind.I64) for value in values]
+        values = [w.lifted(WeaklyTyped(value), ElemKind.I64) for value in values]
     return values, weak
 
 
-def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_float: bool) -> Held:
+def _elementwise(
+    mnemonic: str, function: Any, w: GraphBuilder, *operands: GraphValue, to_float: bool
+) -> GraphValue:
     if all(isinstance(operand, int | float) for operand in operands):
         return _folded(function, operands)  # type: ignore[arg-type]
     tuples = [operand for operand in operands if isinstance(operand, tuple)]
@@ -67,7 +76,7 @@ def _elementwise(mnemonic: str, function: Any, w: Weaver, *operands: Held, to_fl
         return tuple(chain(*tuples))
     values, weak = _numbers(w, operands)
     if to_float and not values[0].type.kind.is_float:
-        values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
+        values = [w.lifted(WeaklyTyped(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node(mnemonic, *values), weak)
 
 
@@ -111,16 +120,16 @@ elementwise.names.update(
 
 
 @elementwise(np.true_divide)
-def _divide(w: Weaver, a: Held, b: Held) -> Held:
+def _divide(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.true_divide, (a, b))
     values, weak = w.joint((a, b))
     if not values[0].type.kind.is_float:
-        values = [w.lifted(Weak(value), ElemKind.F64) for value in values]
+        values = [w.lifted(WeaklyTyped(value), ElemKind.F64) for value in values]
     return w.wrapped(w.node("div", *values), weak)
 
 
-def _floor_quotient(w: Weaver, a: NodeValue, b: NodeValue) -> NodeValue:
+def _floor_quotient(w: GraphBuilder, a: NodeValue, b: NodeValue) -> NodeValue:
     """The quotient of integers rounded down; `div` truncates."""
     quotient = w.node("div", a, b)
     rest = w.node("sub", a, w.node("mul", quotient, b))
@@ -131,7 +140,7 @@ def _floor_quotient(w: Weaver, a: NodeValue, b: NodeValue) -> NodeValue:
     return w.node("select", lower, w.node("sub", quotient, one), quotient)
 
 
-def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValue]:
+def _divided(w: GraphBuilder, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValue]:
     """The quotient rounded down, and what is left, with the sign of the divisor."""
     kind = a.type.kind
     if kind.is_integer:
@@ -139,7 +148,7 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
         return quotient, w.node("sub", a, w.node("mul", quotient, b))
     if not kind.is_float:
         raise UserError(f"expected numbers to divide, got {a.type}", note="use .astype(np.int64)")
-    x, y = (w.lifted(Weak(value), ElemKind.F64) for value in (a, b))
+    x, y = (w.lifted(WeaklyTyped(value), ElemKind.F64) for value in (a, b))
     zero = w.splat(0.0, ElemKind.F64)
     small = w.node("lt", w.node("abs", x), w.node("abs", y))
     none = w.node("sub", x, x)  # NaN where the dividend is infinite, else 0
@@ -151,10 +160,10 @@ def _divided(w: Weaver, a: NodeValue, b: NodeValue) -> tuple[NodeValue, NodeValu
     lower = w.node("and", apart, w.node("not", w.node("eq", rest, zero)))
     quotient = w.node("sub", quotient, w.node("select", lower, w.splat(1.0, ElemKind.F64), zero))
     rest = w.node("select", lower, w.node("add", rest, y), rest)
-    return w.lifted(Weak(quotient), kind), w.lifted(Weak(rest), kind)
+    return w.lifted(WeaklyTyped(quotient), kind), w.lifted(WeaklyTyped(rest), kind)
 
 
-def _difference(w: Weaver, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValue:
+def _difference(w: GraphBuilder, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValue:
     """Computes a - b * c in f64, with the error of the product taken off as well (Dekker 1971).
 
     All is scaled, by a power of two, where what is split would overflow.
@@ -171,7 +180,7 @@ def _difference(w: Weaver, a: NodeValue, b: NodeValue, c: NodeValue) -> NodeValu
     return w.node("mul", difference, w.node("select", is_large, more, one))
 
 
-def _halves(w: Weaver, value: NodeValue) -> tuple[NodeValue, NodeValue]:
+def _halves(w: GraphBuilder, value: NodeValue) -> tuple[NodeValue, NodeValue]:
     """Two numbers of at most 27 bits whose sum is a value."""
     scaled = w.node("mul", value, w.splat(2.0**27 + 1, ElemKind.F64))
     high = w.node("sub", scaled, w.node("sub", scaled, value))
@@ -179,7 +188,7 @@ def _halves(w: Weaver, value: NodeValue) -> tuple[NodeValue, NodeValue]:
 
 
 def _extremum(python: Any, name: str) -> None:
-    def rule(w: Weaver, a: Held, b: Held) -> Held:
+    def rule(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
         for operand in (a, b):
             if isinstance(operand, NodeValue) and operand.type.rank:
                 note = f"use np.{name} element by element, np.{python.__name__} of all elements"
@@ -194,7 +203,7 @@ _extremum(min, "minimum")
 
 
 @elementwise(np.floor_divide)
-def _floor_divide(w: Weaver, a: Held, b: Held) -> Held:
+def _floor_divide(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.floor_divide, (a, b))
     (x, y), weak = w.joint((a, b))
@@ -202,7 +211,7 @@ def _floor_divide(w: Weaver, a: Held, b: Held) -> Held:
 
 
 @elementwise(np.mod)
-def _mod(w: Weaver, a: Held, b: Held) -> Held:
+def _mod(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(np.mod, (a, b))
     (x, y), weak = w.joint((a, b))
@@ -213,7 +222,7 @@ _MAX_POWER = 64
 
 
 @elementwise(np.power)
-def _power(w: Weaver, a: Held, b: Held) -> Held:
+def _power(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     if not common_kind([a, b]).is_float and not isinstance(b, NodeValue):
         b = w.known(b)
     if isinstance(a, int | float) and isinstance(b, int | float):
@@ -235,8 +244,15 @@ def _power(w: Weaver, a: Held, b: Held) -> Held:
 
 
 def _comparison(
-    mnemonic: str, function: Any, w: Weaver, a: Held, b: Held, *, swap: bool, negate: bool
-) -> Held:
+    mnemonic: str,
+    function: Any,
+    w: GraphBuilder,
+    a: GraphValue,
+    b: GraphValue,
+    *,
+    swap: bool,
+    negate: bool,
+) -> GraphValue:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return _folded(function, (a, b))
     if isinstance(a, tuple) and isinstance(b, tuple) and mnemonic == "eq":
@@ -258,7 +274,7 @@ _COMPARISONS: dict[Any, tuple[str, bool, bool]] = {
 
 
 def _compare(function: Any, name: str, swap: bool, negate: bool) -> None:
-    def rule(w: Weaver, a: Held, b: Held) -> Held:
+    def rule(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
         return _comparison(name, function, w, a, b, swap=swap, negate=negate)
 
     elementwise(function, name=function.__name__)(rule)
@@ -268,7 +284,7 @@ for _function, _meaning in _COMPARISONS.items():
     _compare(_function, *_meaning)
 
 
-def _truth(w: Weaver, operand: Held) -> NodeValue:
+def _truth(w: GraphBuilder, operand: GraphValue) -> NodeValue:
     """Whether elements are other than 0."""
     value = w.tensor(operand)
     kind = value.type.kind
@@ -276,7 +292,7 @@ def _truth(w: Weaver, operand: Held) -> NodeValue:
     return value if is_bool else w.node("not", w.node("eq", value, w.splat(0, kind)))
 
 
-def _bits(mnemonic: str, function: Any, w: Weaver, *operands: Held) -> Held:
+def _bits(mnemonic: str, function: Any, w: GraphBuilder, *operands: GraphValue) -> GraphValue:
     if all(isinstance(operand, int) for operand in operands):
         return _folded(function, operands)  # type: ignore[arg-type]
     values, weak = w.joint(operands)
@@ -300,7 +316,7 @@ _combine("xor", np.logical_xor, np.bitwise_xor)
 
 
 @elementwise(np.invert)
-def _invert(w: Weaver, x: Held) -> Held:
+def _invert(w: GraphBuilder, x: GraphValue) -> GraphValue:
     kind = common_kind([x])
     if kind is ElemKind.BOOL and not isinstance(x, NodeValue):
         raise UserError("expected an integer or an array, got a Python bool", note="write not")
@@ -312,12 +328,12 @@ def _invert(w: Weaver, x: Held) -> Held:
 
 
 @elementwise(np.logical_not)
-def _logical_not(w: Weaver, x: Held) -> Held:
+def _logical_not(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return not x if isinstance(x, int | float) else w.node("not", _truth(w, x))
 
 
 @elementwise(operator.not_)
-def _not(w: Weaver, x: Held) -> Held:
+def _not(w: GraphBuilder, x: GraphValue) -> GraphValue:
     """`not x`, of one element."""
     if isinstance(x, tuple) or x is None:
         return not x
@@ -327,16 +343,16 @@ def _not(w: Weaver, x: Held) -> Held:
     opposite = _logical_not(w, x)
     if not isinstance(opposite, NodeValue):
         return opposite
-    return Weak(w.node("reshape", opposite.type.with_shape(()), opposite))
+    return WeaklyTyped(w.node("reshape", opposite.type.with_shape(()), opposite))
 
 
 @elementwise(np.isnan, math.isnan)
-def _isnan(w: Weaver, x: Held) -> Held:
+def _isnan(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return math.isnan(x) if isinstance(x, int | float) else w.node("is_nan", w.tensor(x))
 
 
 @elementwise(np.where)
-def _where(w: Weaver, condition: Held, x: Held, y: Held) -> Held:
+def _where(w: GraphBuilder, condition: GraphValue, x: GraphValue, y: GraphValue) -> GraphValue:
     if all(isinstance(operand, int | float) for operand in (condition, x, y)):
         return x if condition else y
     values, weak = w.joint((x, y))
@@ -344,7 +360,9 @@ def _where(w: Weaver, condition: Held, x: Held, y: Held) -> Held:
 
 
 @elementwise(np.clip, method="clip")
-def _clip(w: Weaver, x: Held, a_min: Held = None, a_max: Held = None) -> Held:
+def _clip(
+    w: GraphBuilder, x: GraphValue, a_min: GraphValue = None, a_max: GraphValue = None
+) -> GraphValue:
     if a_min is not None:
         x = elementwise.rules["maximum"](w, x, a_min)
     return x if a_max is None else elementwise.rules["minimum"](w, x, a_max)
@@ -354,11 +372,11 @@ def _clip(w: Weaver, x: Held, a_min: Held = None, a_max: Held = None) -> Held:
 
 
 @elementwise(method="astype")
-def _astype(w: Weaver, x: Held, *, dtype: Any) -> Held:
+def _astype(w: GraphBuilder, x: GraphValue, *, dtype: Any) -> GraphValue:
     return _converted(w, x, dtype)
 
 
-def _converted(w: Weaver, x: Held, dtype: Any) -> NodeValue:
+def _converted(w: GraphBuilder, x: GraphValue, dtype: Any) -> NodeValue:
     kind = kind_of(dtype)
     value = w.tensor(x)
     same = value.type.kind is kind
@@ -374,10 +392,12 @@ def kind_of(dtype: Any) -> ElemKind:
 
 
 def _cast(callee: Any, dtype: Any) -> None:
-    def rule(w: Weaver, x: Held) -> Held:
+    def rule(w: GraphBuilder, x: GraphValue) -> GraphValue:
         if isinstance(x, int | float) and callee in _PYTHON_TYPES:
             return _folded(callee, (x,))
-        return w.wrapped(_converted(w, x, dtype), isinstance(x, Weak) and callee in _PYTHON_TYPES)
+        return w.wrapped(
+            _converted(w, x, dtype), isinstance(x, WeaklyTyped) and callee in _PYTHON_TYPES
+        )
 
     elementwise(callee, name=callee.__name__)(rule)
 
@@ -394,28 +414,28 @@ for _callee, _dtype in _CASTS.items():
 
 
 @elementwise()
-def _shape(w: Weaver, x: Held) -> Held:
+def _shape(w: GraphBuilder, x: GraphValue) -> GraphValue:
     """`x.shape`: numbers, which are known while compiling, as all that follows."""
     return w.tensor(x).type.extents
 
 
 @elementwise(np.ndim)
-def _ndim(w: Weaver, x: Held) -> Held:
+def _ndim(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return w.tensor(x).type.rank
 
 
 @elementwise(np.size)
-def _size(w: Weaver, x: Held) -> Held:
+def _size(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return math.prod(w.tensor(x).type.extents)
 
 
 @elementwise(name="dtype")
-def _dtype_of(w: Weaver, x: Held) -> Held:
+def _dtype_of(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return w.tensor(x).type.kind.dtype
 
 
 @elementwise(len)
-def _len(w: Weaver, x: Held) -> Held:
+def _len(w: GraphBuilder, x: GraphValue) -> GraphValue:
     if isinstance(x, tuple):
         return len(x)
     extents = w.tensor(x).type.extents
@@ -425,10 +445,10 @@ def _len(w: Weaver, x: Held) -> Held:
 
 
 @elementwise()
-def _is_none(w: Weaver, x: Held) -> Held:
+def _is_none(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return x is None
 
 
 @elementwise()
-def _is_not_none(w: Weaver, x: Held) -> Held:
+def _is_not_none(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return x is not None

@@ -1,4 +1,4 @@
-"""Reads expressions: each becomes steps at the end of the draft that is written at the moment."""
+"""Reads expressions: each becomes steps at the end of the open block that is written at the moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from glowpy.frontends.python.code import (
     Partial,
     Slot,
 )
-from glowpy.frontends.python.draft import Branch, Draft, Jump, Link, Linking
+from glowpy.frontends.python.open_block import Branch, Jump, Link, Linking, OpenBlock
 from glowpy.frontends.python.operators import bound_arguments, method_of, operator_of
 from glowpy.frontends.python.source import (
     UNKNOWN_VALUE,
@@ -112,9 +112,9 @@ class ExpressionReader(ABC):
         self._line = line
         self._locals = assigned(tree)
         self._cells = shared(tree)
-        self._draft = Draft(block)
-        self._drafts = [self._draft]
-        self._loops: list[tuple[Draft, Draft]] = []  # where continue and break lead
+        self._current = OpenBlock(block)
+        self._unfinished = [self._current]
+        self._loops: list[tuple[OpenBlock, OpenBlock]] = []  # where continue and break lead
         self._temporaries = 0
 
     @abstractmethod
@@ -125,11 +125,11 @@ class ExpressionReader(ABC):
     def read_other(self, function: FunctionType) -> Block:
         """The block of a function around this one."""
 
-    def _new(self, part: str, node: ast.AST) -> Draft:
+    def _new(self, part: str, node: ast.AST) -> OpenBlock:
         line = getattr(node, "lineno", 0) + self._line
-        draft = Draft(Block(f"{self._block.name}.{line}.{part}"))
-        self._drafts.append(draft)
-        return draft
+        open_block = OpenBlock(Block(f"{self._block.name}.{line}.{part}"))
+        self._unfinished.append(open_block)
+        return open_block
 
     def _loc(self, node: ast.AST) -> Loc:
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
@@ -146,13 +146,13 @@ class ExpressionReader(ABC):
     def _assign_operand(self, name: str, operand: Operand, node: ast.AST) -> None:
         if name in self._cells:
             cell = Slot(cell_name(name))
-            self._draft.steps.append(Link((), Change(), (cell, operand), self._loc(node)))
+            self._current.steps.append(Link((), Change(), (cell, operand), self._loc(node)))
         elif operand != Slot(name):
-            self._draft.steps.append(Link((name,), None, (operand,), self._loc(node)))
+            self._current.steps.append(Link((name,), None, (operand,), self._loc(node)))
 
-    def _branch(self, test: ast.expr, held: Draft, other: Draft) -> None:
+    def _branch(self, test: ast.expr, then: OpenBlock, other: OpenBlock) -> None:
         condition = self._expression(test)
-        self._draft.end = Branch(condition, held, other, self._loc(test))
+        self._current.end = Branch(condition, then, other, self._loc(test))
 
     def _kept(self, operand: Operand, node: ast.AST) -> Operand:
         """An operand that assignments to variables leave as it is."""
@@ -281,7 +281,7 @@ class ExpressionReader(ABC):
     ) -> Operand:
         slot = target or self._temporary()
         operation = Operation(slot, operator, tuple(operands), options, self._loc(node))
-        self._draft.steps.append(operation)
+        self._current.steps.append(operation)
         return Slot(slot)
 
     def _link(
@@ -292,7 +292,7 @@ class ExpressionReader(ABC):
         target: str = "",
     ) -> Operand:
         slot = target or self._temporary()
-        self._draft.steps.append(Link((slot,), instruction, tuple(operands), self._loc(node)))
+        self._current.steps.append(Link((slot,), instruction, tuple(operands), self._loc(node)))
         return Slot(slot)
 
     def _compare(self, node: ast.Compare, target: str) -> Operand:
@@ -333,23 +333,23 @@ class ExpressionReader(ABC):
             self._assign_operand(slot.name, value(), node)
             more = self._new("more", node)
             ways = (after, more) if until else (more, after)
-            self._draft.end = Branch(slot, *ways, self._loc(node))
-            self._draft = more
+            self._current.end = Branch(slot, *ways, self._loc(node))
+            self._current = more
         self._assign_operand(slot.name, values[-1](), node)
-        self._draft.end = Jump(after)
-        self._draft = after
+        self._current.end = Jump(after)
+        self._current = after
         return slot
 
     def _choice(self, node: ast.IfExp, target: str) -> Operand:
         del target
         slot = self._temporary()
-        held, other, after = (self._new(part, node) for part in ("then", "else", "after"))
-        self._branch(node.test, held, other)
-        for draft, value in ((held, node.body), (other, node.orelse)):
-            self._draft = draft
+        then, other, after = (self._new(part, node) for part in ("then", "else", "after"))
+        self._branch(node.test, then, other)
+        for open_block, value in ((then, node.body), (other, node.orelse)):
+            self._current = open_block
             self._assign_operand(slot, self._expression(value), node)
-            self._draft.end = Jump(after)
-        self._draft = after
+            self._current.end = Jump(after)
+        self._current = after
         return Slot(slot)
 
     # ------------------------------------------------------------------------------------------------------ calls
@@ -432,7 +432,7 @@ class ExpressionReader(ABC):
             return Literal(block)
         slots = [Slot(parameter) for parameter in block.parameters[: len(captured)]]
         slot, partial = self._temporary(), Partial(len(captured))
-        self._draft.steps.append(Link((slot,), partial, (Literal(block), *slots), UNKNOWN))
+        self._current.steps.append(Link((slot,), partial, (Literal(block), *slots), UNKNOWN))
         return Slot(slot)
 
     def _default(self, node: ast.expr) -> Any:

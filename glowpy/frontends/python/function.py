@@ -13,10 +13,10 @@ from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.engine import backend_of
-from glowpy.frontends.python.code import Block, Portion
+from glowpy.frontends.python.code import Block, Segment
 from glowpy.frontends.python.machine import bound, run, shown
-from glowpy.frontends.python.portion import Runner, Trace, leaves
 from glowpy.frontends.python.read import read
+from glowpy.frontends.python.segment import Runner, Trace, leaves
 from glowpy.frontends.python.source import explained
 from glowpy.support.errors import UserError
 from glowpy.support.forks import Lock
@@ -28,10 +28,10 @@ __all__ = ["ProgramFunction", "function"]
 
 @final
 class ProgramFunction(ProcessBound):
-    """A Python function as linear portions of machine code, and instructions that link them.
+    """A Python function as straight-line segments of machine code, and instructions that link them.
 
     Called with arrays, numbers and tuples of such, gives such. Numbers take the element kind of the tensors that they
-    meet, as numbers of the source do. Portions are compiled as they are reached, once for all calls with the same
+    meet, as numbers of the source do. Segments are compiled as they are reached, once for all calls with the same
     element kinds and shapes. Safe from several threads.
     """
 
@@ -42,7 +42,7 @@ class ProgramFunction(ProcessBound):
         self.python_function = function
         self._backend = backend_of(backend) if isinstance(backend, str) else backend
         self._block: Block | None = None
-        self._runners: dict[Portion, Runner] = {}
+        self._runners: dict[Segment, Runner] = {}
         self._lock = Lock(is_brief=False)
 
     @property
@@ -69,7 +69,7 @@ class ProgramFunction(ProcessBound):
         return f"<ProgramFunction {self.python_function.__qualname__}>"
 
     def gradient(self, *arguments: Any, by: int | Sequence[int] = 0) -> Any:
-        """The derivative of the result by arguments: backwards through the portions that ran (Linnainmaa 1970).
+        """The derivative of the result by arguments: backwards through the segments that ran (Linnainmaa 1970).
 
         Args:
             arguments: As of a call.
@@ -111,21 +111,21 @@ class ProgramFunction(ProcessBound):
         """The program as text.
 
         Args:
-            stage: `code`: blocks, with the instructions and the operators of portions. `graph`: the graph of every
-                portion, for each combination of types that was met.
+            stage: `code`: blocks, with the instructions and the operators of segments. `graph`: the graph of every
+                segment, for each combination of types that was met.
         """
         if stage == "code":
             return "\n\n".join(map(str, self.block.all_blocks()))
         if stage == "graph":
-            runners = [self._runners[p] for p in _portions(self.block) if p in self._runners]
+            runners = [self._runners[p] for p in _segments(self.block) if p in self._runners]
             return "\n".join(str(graph) for runner in runners for graph in runner.graphs())
         raise UserError(f"expected the stage 'code' or 'graph', got '{stage}'")
 
-    def _runner(self, portion: Portion) -> Runner:
-        runner = self._runners.get(portion)
+    def _runner(self, segment: Segment) -> Runner:
+        runner = self._runners.get(segment)
         if runner is None:
             with self._lock:
-                runner = self._runners.setdefault(portion, Runner(portion, self._backend))
+                runner = self._runners.setdefault(segment, Runner(segment, self._backend))
         return runner
 
     def _given(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -142,9 +142,9 @@ def _is_result(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, bool | int | float | np.ndarray)
 
 
-def _portions(block: Block) -> list[Portion]:
+def _segments(block: Block) -> list[Segment]:
     instructions = [i for b in block.all_blocks() for i in b.instructions]
-    return [i for i in instructions if isinstance(i, Portion)]
+    return [i for i in instructions if isinstance(i, Segment)]
 
 
 def _argument(name: str, argument: Any) -> Any:
@@ -187,7 +187,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _pull_back(trace: Trace, flows: dict[int, Array]) -> None:
-    """Adds what flows through one portion to the gradients of its inputs, by their identity."""
+    """Adds what flows through one segment to the gradients of its inputs, by their identity."""
     reached = [flows.get(id(output)) if _is_float(output) else None for output in trace.outputs]
     if all(flow is None for flow in reached) or not any(_is_float(leaf) for leaf in trace.inputs):
         return

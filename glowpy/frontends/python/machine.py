@@ -1,4 +1,4 @@
-"""The machine: runs blocks, whose linear portions are machine code."""
+"""The machine: runs blocks, whose straight-line segments are machine code."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from glowpy.frontends.python.code import (
     MakeCell,
     MakeTuple,
     Partial,
-    Portion,
     Push,
     Return,
+    Segment,
     Store,
     Switch,
     TailCall,
 )
-from glowpy.frontends.python.portion import Runner, Trace
+from glowpy.frontends.python.segment import Runner, Trace
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc
 
@@ -77,7 +77,7 @@ class _Cell:
 def run(
     block: Block,
     arguments: Sequence[Any],
-    runner: Callable[[Portion], Runner],
+    runner: Callable[[Segment], Runner],
     tape: list[Trace] | None = None,
 ) -> Any:
     """The result of a function.
@@ -85,8 +85,8 @@ def run(
     Args:
         block: The one it begins with.
         arguments: One for each parameter: arrays, numbers, functions, tuples of such.
-        runner: The runner of portions.
-        tape: Portions are noted in it as they run.
+        runner: The runner of segments.
+        tape: Segments are noted in it as they run.
 
     Raises UserError where a value is not what an instruction expects, with the line of the source.
     """
@@ -96,7 +96,7 @@ def run(
         instruction = frame.block.instructions[frame.next]
         frame.next += 1
         match instruction:
-            case Portion():
+            case Segment():
                 trace = runner(instruction).run(frame.slots)
                 if tape is not None:
                     tape.append(trace)

@@ -1,4 +1,4 @@
-"""The operators that a linear portion may have, and the functions of Python and numpy that stand for them."""
+"""The operators that a straight-line segment may have, and the functions of Python and numpy that stand for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glowpy.frontends.python.elementwise import elementwise
+from glowpy.frontends.python.graph_builder import Rule
 from glowpy.frontends.python.tensors import tensors
-from glowpy.frontends.python.weaver import Rule
 from glowpy.support.errors import UserError
 
 __all__ = ["bound_arguments", "method_of", "operator_of", "rule_of"]

@@ -17,8 +17,16 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from glowpy.frontends.python.code import Block, Item, Literal, MakeCell, MakeTuple, Operand, Slot
-from glowpy.frontends.python.draft import Branch, Draft, Give, Hand, Jump, Link, assembled
 from glowpy.frontends.python.expressions import ExpressionReader, cell_name
+from glowpy.frontends.python.open_block import (
+    Branch,
+    Jump,
+    Link,
+    OpenBlock,
+    OpenReturn,
+    OpenTailCall,
+    assembled,
+)
 from glowpy.frontends.python.source import Outside, Tree, argument_names, source_of
 from glowpy.support.errors import UserError
 
@@ -78,7 +86,7 @@ def read(function: FunctionType, known: dict[FunctionType, Block]) -> Block:
 
 @final
 class _FunctionReader(ExpressionReader):
-    """Reads one function: its statements become drafts, one after the other."""
+    """Reads one function: its statements become open blocks, one after the other."""
 
     def read_inner(self, node: Tree, block: Block, captured: Sequence[str]) -> None:
         reader = _FunctionReader(node, block, self._outside, self._file, self._line)
@@ -98,9 +106,9 @@ class _FunctionReader(ExpressionReader):
         self._locals.update(captured)
         slots = [cell_name(name) if name in self._cells else name for name in captured]
         arguments = argument_names(self._tree)
-        self._draft.parameters = self._block.parameters = (*slots, *arguments)
+        self._current.parameters = self._block.parameters = (*slots, *arguments)
         for name in cells:
-            self._draft.steps.append(
+            self._current.steps.append(
                 Link((cell_name(name),), MakeCell(), (), self._loc(self._tree))
             )
             if name in arguments:
@@ -109,15 +117,15 @@ class _FunctionReader(ExpressionReader):
             self._give(self._tree.body)
         else:
             self._statements(self._tree.body)
-            if self._draft.end is None:
-                self._draft.end = Give(Literal(None), self._loc(self._tree))
-        assembled(self._drafts)
+            if self._current.end is None:
+                self._current.end = OpenReturn(Literal(None), self._loc(self._tree))
+        assembled(self._unfinished)
 
     # ------------------------------------------------------------------------------------------------- statements
 
     def _statements(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
-            if self._draft.end is not None:
+            if self._current.end is not None:
                 return  # after a return, break or continue
             self._statement(statement)
 
@@ -132,7 +140,7 @@ class _FunctionReader(ExpressionReader):
 
     def _return(self, node: ast.Return) -> None:
         if node.value is None:
-            self._draft.end = Give(Literal(None), self._loc(node))
+            self._current.end = OpenReturn(Literal(None), self._loc(node))
         else:
             self._give(node.value)
 
@@ -174,22 +182,22 @@ class _FunctionReader(ExpressionReader):
 
     def _leave(self, node: ast.Break | ast.Continue) -> None:
         again, after = self._loops[-1]
-        self._draft.end = Jump(after if isinstance(node, ast.Break) else again)
+        self._current.end = Jump(after if isinstance(node, ast.Break) else again)
 
     def _give(self, node: ast.expr) -> None:
         """The result of the function; that of a call without a frame for it, in either part of a choice, too."""
         if isinstance(node, ast.IfExp):
-            held, other = self._new("then", node), self._new("else", node)
-            self._branch(node.test, held, other)
-            for draft, part in ((held, node.body), (other, node.orelse)):
-                self._draft = draft
+            then, other = self._new("then", node), self._new("else", node)
+            self._branch(node.test, then, other)
+            for open_block, part in ((then, node.body), (other, node.orelse)):
+                self._current = open_block
                 self._give(part)
             return
         if isinstance(node, ast.Call) and self._operator(node.func) is None:
-            self._draft.end = Hand(*self._call(node), self._loc(node))
+            self._current.end = OpenTailCall(*self._call(node), self._loc(node))
             return
         result = self._expression(node)
-        self._draft.end = Give(result, self._loc(node))
+        self._current.end = OpenReturn(result, self._loc(node))
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -205,7 +213,7 @@ class _FunctionReader(ExpressionReader):
         names = [item.id for item in target.elts if isinstance(item, ast.Name)]
         if len({*names} - self._cells) == len(target.elts):
             operands = tuple([self._expression(item) for item in value.elts])
-            self._draft.steps.append(Link(tuple(names), None, operands, self._loc(target)))
+            self._current.steps.append(Link(tuple(names), None, operands, self._loc(target)))
         else:
             self._bind(
                 target, tuple([self._kept(self._expression(item), item) for item in value.elts])
@@ -242,35 +250,37 @@ class _FunctionReader(ExpressionReader):
         return ""
 
     def _if(self, node: ast.If) -> None:
-        held, other, after = (self._new(part, node) for part in ("then", "else", "after"))
-        self._branch(node.test, held, other)
-        for draft, statements in ((held, node.body), (other, node.orelse)):
-            self._draft = draft
+        then, other, after = (self._new(part, node) for part in ("then", "else", "after"))
+        self._branch(node.test, then, other)
+        for open_block, statements in ((then, node.body), (other, node.orelse)):
+            self._current = open_block
             self._statements(statements)
-            self._draft.end = self._draft.end or Jump(after)
-        self._draft = after
-        if not any(after in draft.followers for draft in self._drafts):
-            after.end = Give(Literal(None), self._loc(node))  # nothing leads there
+            self._current.end = self._current.end or Jump(after)
+        self._current = after
+        if not any(after in open_block.followers for open_block in self._unfinished):
+            after.end = OpenReturn(Literal(None), self._loc(node))  # nothing leads there
 
     def _while(self, node: ast.While) -> None:
         again, body, other, after = (
             self._new(part, node) for part in ("while", "body", "else", "after")
         )
-        self._draft.end = Jump(again)
-        self._draft = again
+        self._current.end = Jump(again)
+        self._current = again
         self._branch(node.test, body, other)
         self._loop(node, body, again, after)
-        self._draft = other
+        self._current = other
         self._statements(node.orelse)
-        self._draft.end = self._draft.end or Jump(after)
-        self._draft = after
+        self._current.end = self._current.end or Jump(after)
+        self._current = after
 
-    def _loop(self, node: ast.While | ast.For, body: Draft, again: Draft, after: Draft) -> None:
-        self._draft = body
+    def _loop(
+        self, node: ast.While | ast.For, body: OpenBlock, again: OpenBlock, after: OpenBlock
+    ) -> None:
+        self._current = body
         self._loops.append((again, after))
         self._statements(node.body)
         self._loops.pop()
-        self._draft.end = self._draft.end or Jump(again)
+        self._current.end = self._current.end or Jump(again)
 
     def _for(self, node: ast.For) -> None:
         """Counts to the end of a range; or to that of tuples, and of tensors, whose rows are taken one by one."""
@@ -281,21 +291,21 @@ class _FunctionReader(ExpressionReader):
         is_range = isinstance(node.iter, ast.Call) and self._static(node.iter.func) is range
         turns = self._range(node.iter, counter) if is_range else self._turns(node.iter, counter)
         self._assign_operand(counter.name, turns.start, node.iter)
-        self._draft.end = Jump(test)
-        self._draft = test
+        self._current.end = Jump(test)
+        self._current = test
         ends = np.less if turns.stride > 0 else np.greater
         condition = self._operation(ends, (counter, turns.stop), node.iter)
         test.end = Branch(condition, body, other, self._loc(node.iter))
-        self._draft = body
+        self._current = body
         self._bind(node.target, turns.parts(node.target))
-        self._loop(node, self._draft, step, after)
-        self._draft = step
+        self._loop(node, self._current, step, after)
+        self._current = step
         self._operation(np.add, (counter, Literal(turns.stride)), node.iter, counter.name)
         step.end = Jump(test)
-        self._draft = other
+        self._current = other
         self._statements(node.orelse)
-        self._draft.end = self._draft.end or Jump(after)
-        self._draft = after
+        self._current.end = self._current.end or Jump(after)
+        self._current = after
 
     def _range(self, node: ast.expr, counter: Slot) -> _Turns:
         assert isinstance(node, ast.Call)

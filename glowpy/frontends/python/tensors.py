@@ -11,7 +11,15 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.frontends.python.elementwise import kind_of
-from glowpy.frontends.python.weaver import Held, Number, Table, Weak, Weaver, common_kind, described
+from glowpy.frontends.python.graph_builder import (
+    GraphBuilder,
+    GraphValue,
+    Number,
+    Table,
+    WeaklyTyped,
+    common_kind,
+    described,
+)
 from glowpy.graph.node import NodeValue
 from glowpy.support.errors import UserError
 
@@ -44,8 +52,8 @@ def _is_integer(value: Any) -> TypeGuard[int]:
 
 
 def _reduced(
-    mnemonic: str, w: Weaver, x: Held, axis: int | Sequence[int] | None, keepdims: bool
-) -> Held:
+    mnemonic: str, w: GraphBuilder, x: GraphValue, axis: int | Sequence[int] | None, keepdims: bool
+) -> GraphValue:
     value = _summable(w, mnemonic, w.tensor(x))
     axes = _axes(axis, value.type.rank)
     if mnemonic in ("reduce_max", "reduce_min") and any(not value.type.extents[a] for a in axes):
@@ -55,7 +63,7 @@ def _reduced(
     return result if keepdims else w.node("reshape", result.type.with_shape(tuple(extents)), result)
 
 
-def _summable(w: Weaver, mnemonic: str, value: NodeValue) -> NodeValue:
+def _summable(w: GraphBuilder, mnemonic: str, value: NodeValue) -> NodeValue:
     """A value in the kind that numpy adds or multiplies in: 64 bits for integers and booleans, f64 for means."""
     kind = value.type.kind
     if kind.is_float or mnemonic not in ("reduce_add", "reduce_mul", "reduce_mean"):
@@ -66,7 +74,9 @@ def _summable(w: Weaver, mnemonic: str, value: NodeValue) -> NodeValue:
 
 
 def _reduction(mnemonic: str, method: str, *callees: Any) -> None:
-    def rule(w: Weaver, x: Held, *, axis: Any = None, keepdims: bool = False) -> Held:
+    def rule(
+        w: GraphBuilder, x: GraphValue, *, axis: Any = None, keepdims: bool = False
+    ) -> GraphValue:
         return _reduced(mnemonic, w, x, axis, keepdims)
 
     tensors(*callees, name=method, method=method)(rule)
@@ -80,7 +90,7 @@ _reduction("reduce_mean", "mean", np.mean)
 
 
 def _extreme(mnemonic: str, method: str, callee: Any) -> None:
-    def rule(w: Weaver, x: Held, *, axis: int | None = None) -> Held:
+    def rule(w: GraphBuilder, x: GraphValue, *, axis: int | None = None) -> GraphValue:
         value = w.tensor(x)
         if axis is None:  # as numpy: the place in a row of all elements
             value, axis = w.node("reshape", value.type.with_shape((value.type.count,)), value), 0
@@ -99,7 +109,7 @@ _extreme("arg_min", "argmin", np.argmin)
 
 
 @tensors(np.dot, method="dot")
-def _dot(w: Weaver, a: Held, b: Held) -> Held:
+def _dot(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     (x, y), _ = w.joint((a, b))
     if min(x.type.rank, y.type.rank) == 0 or max(x.type.rank, y.type.rank) > 2:
         note = "use @ for stacks of matrices, * for numbers"
@@ -108,7 +118,7 @@ def _dot(w: Weaver, a: Held, b: Held) -> Held:
 
 
 @tensors(np.matmul)
-def _matmul(w: Weaver, a: Held, b: Held) -> Held:
+def _matmul(w: GraphBuilder, a: GraphValue, b: GraphValue) -> GraphValue:
     (x, y), _ = w.joint((a, b))
     if not x.type.rank or not y.type.rank:
         raise UserError(f"expected matrices or vectors, got {x.type} and {y.type}")
@@ -123,14 +133,14 @@ def _matmul(w: Weaver, a: Held, b: Held) -> Held:
     return _reshaped(w, product, shape)
 
 
-def _reshaped(w: Weaver, value: NodeValue, shape: Sequence[int]) -> NodeValue:
+def _reshaped(w: GraphBuilder, value: NodeValue, shape: Sequence[int]) -> NodeValue:
     if tuple(shape) == value.type.shape:
         return value
     return w.node("reshape", value.type.with_shape(tuple(shape)), value)
 
 
 @tensors(np.reshape, method="reshape")
-def _reshape(w: Weaver, x: Held, *, shape: int | Sequence[int]) -> Held:
+def _reshape(w: GraphBuilder, x: GraphValue, *, shape: int | Sequence[int]) -> GraphValue:
     value = w.tensor(x)
     extents = [*_integers(shape)]
     count = math.prod(value.type.extents)
@@ -145,7 +155,7 @@ def _reshape(w: Weaver, x: Held, *, shape: int | Sequence[int]) -> Held:
 
 
 @tensors(np.transpose, method="transpose")
-def _transpose(w: Weaver, x: Held, *, axes: Sequence[int] | None = None) -> Held:
+def _transpose(w: GraphBuilder, x: GraphValue, *, axes: Sequence[int] | None = None) -> GraphValue:
     value = w.tensor(x)
     rank = value.type.rank
     shuffle = tuple(range(rank))[::-1] if axes is None else _integers(axes)
@@ -155,7 +165,7 @@ def _transpose(w: Weaver, x: Held, *, axes: Sequence[int] | None = None) -> Held
 
 
 @tensors(np.concatenate)
-def _concatenate(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
+def _concatenate(w: GraphBuilder, parts: GraphValue, *, axis: int = 0) -> GraphValue:
     if not isinstance(parts, tuple) or not parts:
         raise UserError("expected a tuple of at least one tensor")
     values, _ = w.joint(parts)
@@ -163,7 +173,7 @@ def _concatenate(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
 
 
 @tensors(np.stack)
-def _stack(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
+def _stack(w: GraphBuilder, parts: GraphValue, *, axis: int = 0) -> GraphValue:
     if not isinstance(parts, tuple) or not parts:
         raise UserError("expected a tuple of at least one tensor")
     values, _ = w.joint(parts)
@@ -174,7 +184,9 @@ def _stack(w: Weaver, parts: Held, *, axis: int = 0) -> Held:
 
 
 @tensors(np.full)
-def _full(w: Weaver, shape: Held, fill_value: Held, *, dtype: Any = None) -> Held:
+def _full(
+    w: GraphBuilder, shape: GraphValue, fill_value: GraphValue, *, dtype: Any = None
+) -> GraphValue:
     kind = kind_of(dtype) if dtype is not None else common_kind([fill_value])
     extents = _integers(w.known(shape))
     if min(extents, default=0) < 0:
@@ -189,19 +201,24 @@ def _full(w: Weaver, shape: Held, fill_value: Held, *, dtype: Any = None) -> Hel
 
 
 @tensors(np.zeros)
-def _zeros(w: Weaver, shape: Held, *, dtype: Any = np.float64) -> Held:
+def _zeros(w: GraphBuilder, shape: GraphValue, *, dtype: Any = np.float64) -> GraphValue:
     return _full(w, shape, 0, dtype=dtype)
 
 
 @tensors(np.ones)
-def _ones(w: Weaver, shape: Held, *, dtype: Any = np.float64) -> Held:
+def _ones(w: GraphBuilder, shape: GraphValue, *, dtype: Any = np.float64) -> GraphValue:
     return _full(w, shape, 1, dtype=dtype)
 
 
 @tensors(np.arange)
 def _arange(
-    w: Weaver, *, start: Number, stop: Number | None = None, step: Number = 1, dtype: Any = None
-) -> Held:
+    w: GraphBuilder,
+    *,
+    start: Number,
+    stop: Number | None = None,
+    step: Number = 1,
+    dtype: Any = None,
+) -> GraphValue:
     bounds = (0, start, step) if stop is None else (start, stop, step)
     if not step or not all(isinstance(bound, int | float) for bound in bounds):
         raise UserError(f"expected numbers, and a step other than 0, got {bounds}")
@@ -214,31 +231,31 @@ def _arange(
 
 
 @tensors(np.zeros_like)
-def _zeros_like(w: Weaver, x: Held) -> Held:
+def _zeros_like(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return w.node("splat", w.tensor(x).type, 0)
 
 
 @tensors(np.ones_like)
-def _ones_like(w: Weaver, x: Held) -> Held:
+def _ones_like(w: GraphBuilder, x: GraphValue) -> GraphValue:
     return w.node("splat", w.tensor(x).type, 1)
 
 
 @tensors()
-def _index(w: Weaver, x: Held, *places: Held) -> Held:
+def _index(w: GraphBuilder, x: GraphValue, *places: GraphValue) -> GraphValue:
     """`x[...]`: a place is an integer, a slice, None (a new axis), or ..., which stands for all other axes."""
     if isinstance(x, tuple):
         return _item(x, w.known(places[0] if len(places) == 1 else places))
     value = w.tensor(x)
     shape: list[int] = []
     cuts: list[range] = []
-    taken: list[tuple[int, NodeValue | Weak]] = []
+    taken: list[tuple[int, NodeValue | WeaklyTyped]] = []
     for place in _spread(places, value.type):
         if place is None:
             shape.append(1)
             continue
         axis = len(cuts)
         extent = value.type.extents[axis]
-        if isinstance(place, NodeValue | Weak):
+        if isinstance(place, NodeValue | WeaklyTyped):
             taken.append((axis, place))
             cuts.append(range(extent))
         elif isinstance(place, slice):
@@ -257,7 +274,7 @@ def _index(w: Weaver, x: Held, *places: Held) -> Held:
 
 
 @tensors()
-def _row(w: Weaver, x: Held, place: Held) -> Held:
+def _row(w: GraphBuilder, x: GraphValue, place: GraphValue) -> GraphValue:
     """Takes the item of one turn of a loop: an item of a tuple, or a row of a tensor."""
     if isinstance(x, tuple):
         return _item(x, w.known(place))
@@ -266,19 +283,19 @@ def _row(w: Weaver, x: Held, place: Held) -> Held:
     return _reshaped(w, row, value.type.extents[1:])
 
 
-def _item(items: tuple[Held, ...], place: Any) -> Held:
+def _item(items: tuple[GraphValue, ...], place: Any) -> GraphValue:
     if isinstance(place, slice):
         return tuple([items[index] for index in _cut(place, len(items))])
     return items[_place(place, len(items))]
 
 
-def _spread(places: Sequence[Held], type: Type) -> list[Held]:
+def _spread(places: Sequence[GraphValue], type: Type) -> list[GraphValue]:
     """A place for every axis: ..., or the end, stands for as many slices of everything as are missing."""
     count = sum(place is not None and place is not ... for place in places)
     if count > type.rank or sum(place is ... for place in places) > 1:
         raise UserError(f"expected at most {type.rank} places in {type}, got {count}")
     first = next((i for i, place in enumerate(places) if place is ...), len(places))
-    missing: list[Held] = [slice(None)] * (type.rank - count)
+    missing: list[GraphValue] = [slice(None)] * (type.rank - count)
     return [*places[:first], *missing, *places[first + 1 :]]
 
 
@@ -291,7 +308,7 @@ def _cut(place: slice, extent: int) -> range:
     return cut or range(0)
 
 
-def _place(place: Held, extent: int) -> int:
+def _place(place: GraphValue, extent: int) -> int:
     """A place that is known, counted from the start."""
     if not _is_integer(place):
         raise UserError(f"expected an integer as a place, got {described(place)}")
@@ -300,7 +317,9 @@ def _place(place: Held, extent: int) -> int:
     return place % extent
 
 
-def _taken(w: Weaver, value: NodeValue, place: NodeValue | Weak, axis: int) -> NodeValue:
+def _taken(
+    w: GraphBuilder, value: NodeValue, place: NodeValue | WeaklyTyped, axis: int
+) -> NodeValue:
     """One element along an axis, which stays with an extent of 1; negative places count from the end."""
     index = w.lifted(place, common_kind([place]))
     if index.type.rank or not index.type.kind.is_integer:

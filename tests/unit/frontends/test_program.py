@@ -315,12 +315,12 @@ def test_one_compilation_serves_all_turns_of_a_loop() -> None:
     assert len(f.dump("graph")) > len(graphs)
 
 
-def test_the_dump_shows_portions_and_what_links_them() -> None:
+def test_the_dump_shows_segments_and_what_links_them() -> None:
     text = glowpy.function(factorial).dump()
     line = factorial.__code__.co_firstlineno + 1
     for words in (
         f"factorial.{line}.then():",
-        "portion factorial.0(n)",
+        "segment factorial.0(n)",
         "less_equal(n, 1)",
         "partial 1\n    switch\n    tail_call 0",
         "push @factorial",

@@ -167,7 +167,7 @@ def unbound(x: Any) -> Any:
     return inner()
 
 
-def unbound_in_a_portion(x: Any) -> Any:
+def unbound_in_a_segment(x: Any) -> Any:
     if x > 0:
         y = x
     return y * 2 + 1
@@ -321,7 +321,7 @@ REFUSED: list[tuple[Callable[..., Any], Any, str, str]] = [
     (endless, X, "arange of 0, inf, 1: ", ""),
     (starred_target, X, "a variable to assign, got '[*]b'", "name each item"),
     (unbound, -1, "'y' has no value here", ""),
-    (unbound_in_a_portion, -1, "'y' has no value here", ""),
+    (unbound_in_a_segment, -1, "'y' has no value here", ""),
     (misnamed, X, "sum has no argument 'axs' here", ""),
     (unread, 1, "a statement that does something, got 'x [+] 1'", "is not used"),
     (attribute, X, "an attribute that can be compiled, got 'x.flat'", "x.shape"),

@@ -1,4 +1,4 @@
-"""Linear portions compiled for what they meet: one graph for each combination of element kinds and shapes."""
+"""Straight-line segments compiled for what they meet: one graph for each combination of element kinds and shapes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.engine import compile
-from glowpy.frontends.python.code import Argument, Cut, Literal, Operation, Pack, Portion, Slot
+from glowpy.frontends.python.code import Argument, Cut, Literal, Operation, Pack, Segment, Slot
+from glowpy.frontends.python.graph_builder import (
+    Check,
+    GraphBuilder,
+    GraphValue,
+    NeedsNumberError,
+    Opaque,
+    WeaklyTyped,
+)
 from glowpy.frontends.python.operators import rule_of
-from glowpy.frontends.python.weaver import Check, Held, NeedsNumberError, Passed, Weak, Weaver
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue
 from glowpy.runtime.compiled import CompiledFunction
@@ -33,7 +40,7 @@ Signature: TypeAlias = Any
 """The part of a value that code depends on: kinds, shapes, and how tuples are nested."""
 
 Numbers: TypeAlias = "tuple[tuple[int, type, int], ...]"
-"""Which of the numbers that a portion reads it is compiled for: their place, their type, and what they are."""
+"""Which of the numbers that a segment reads it is compiled for: their place, their type, and what they are."""
 
 _NUMBERS = {bool: ElemKind.BOOL, int: ElemKind.I64, float: ElemKind.F64}
 
@@ -47,10 +54,10 @@ class _Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """A portion that ran: what it read and gave, as arrays and numbers.
+    """A segment that ran: what it read and gave, as arrays and numbers.
 
     Attributes:
-        runner: The runner of the portion.
+        runner: The runner of the segment.
         variant: The signature and numbers that it was compiled for.
         inputs: In order.
         outputs: In order; those that are no arrays, or were read, are None.
@@ -64,7 +71,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A portion as a graph.
+    """A segment as a graph.
 
     Attributes:
         function: A function with a placeholder for each input.
@@ -75,7 +82,7 @@ class _Graph:
 
     function: Function
     inputs: tuple[NodeValue | None, ...]
-    results: Mapping[str, Held]
+    results: Mapping[str, GraphValue]
     checks: Sequence[Check]
 
 
@@ -89,10 +96,10 @@ class _Compiled:
 
 @final
 class Runner:
-    """Compiles and runs one portion on one backend. Safe from several threads."""
+    """Compiles and runs one segment on one backend. Safe from several threads."""
 
-    def __init__(self, portion: Portion, backend: Backend) -> None:
-        self.portion = portion
+    def __init__(self, segment: Segment, backend: Backend) -> None:
+        self.segment = segment
         self._backend = backend
         self._needs: dict[Signature, set[int]] = {}
         self._compiled: dict[_Variant, _Compiled] = {}
@@ -100,8 +107,8 @@ class Runner:
 
     def run(self, slots: dict[str, Value]) -> Trace:
         """Reads inputs from slots, stores outputs in them."""
-        names = self.portion.inputs
-        values = [_defined(slots, name, self.portion) for name in names]
+        names = self.segment.inputs
+        values = [_defined(slots, name, self.segment) for name in names]
         signature = tuple(map(_signature, values))
         inputs = tuple([leaf for value in values for leaf in leaves(value)])
         compiled, variant = self._for(signature, inputs)
@@ -110,7 +117,7 @@ class Runner:
         for index, check in enumerate(compiled.graph.checks):
             _expect_place(int(results[f"c{index}"]), check)
         outputs: list[Array | None] = []
-        for name in self.portion.outputs:
+        for name in self.segment.outputs:
             slots[name] = _stored(compiled.graph.results[name], results, inputs, outputs)
         return Trace(self, variant, inputs, tuple(outputs))
 
@@ -148,9 +155,9 @@ class Runner:
     def _compile(self, variant: _Variant) -> _Compiled:
         graph = self._graph(variant)
         f = graph.function
-        results = [leaf for held in graph.results.values() for leaf in leaves(held)]
+        results = [leaf for result in graph.results.values() for leaf in leaves(result)]
         values = {
-            f"y{i}": leaf.value if isinstance(leaf, Weak) else leaf
+            f"y{i}": leaf.value if isinstance(leaf, WeaklyTyped) else leaf
             for i, leaf in enumerate(results)
         }
         values |= {f"c{i}": check.place for i, check in enumerate(graph.checks)}
@@ -162,28 +169,28 @@ class Runner:
 
     def _graph(self, variant: _Variant) -> _Graph:
         module = Module()
-        f = module.create_function(self.portion.name)
+        f = module.create_function(self.segment.name)
         inputs: list[NodeValue | None] = []
         numbers = {place: number for place, _, number in variant.numbers}
         slots = {
             name: _placeholders(module, part, inputs, numbers)
-            for name, part in zip(self.portion.inputs, variant.signature, strict=True)
+            for name, part in zip(self.segment.inputs, variant.signature, strict=True)
         }
         checks: list[Check] = []
-        for operation in self.portion.operations:
+        for operation in self.segment.operations:
             try:
-                slots[operation.target] = _held(f, operation, slots, checks)
+                slots[operation.target] = _graph_value(f, operation, slots, checks)
             except NeedsNumberError as error:
                 places = _sources(error.value, inputs, variant.signature, operation.loc)
                 raise _NeedsInputsError(places) from None
-        results = {name: _passed(slots[name], inputs) for name in self.portion.outputs}
+        results = {name: _opaque(slots[name], inputs) for name in self.segment.outputs}
         return _Graph(f, tuple(inputs), results, checks)
 
     def _compile_backward(self, trace: Trace, flows: Sequence[Array | None]) -> CompiledFunction:
         """The sum of outputs times their gradients, differentiated by the inputs."""
         graph = self._graph(trace.variant)
         f, module = graph.function, graph.function.module
-        results = [leaf for held in graph.results.values() for leaf in leaves(held)]
+        results = [leaf for result in graph.results.values() for leaf in leaves(result)]
         flow_total: NodeValue | None = None
         for index, (result, flow) in enumerate(zip(results, flows, strict=True)):
             if flow is not None and isinstance(result, NodeValue):
@@ -258,9 +265,9 @@ def leaves(value: Value) -> Iterator[Value]:
         yield value
 
 
-def _defined(slots: Mapping[str, Value], name: str, portion: Portion) -> Value:
+def _defined(slots: Mapping[str, Value], name: str, segment: Segment) -> Value:
     if name not in slots:
-        reader = next(o for o in portion.operations if name in o.slots)
+        reader = next(o for o in segment.operations if name in o.slots)
         raise UserError(f"'{name}' has no value here", loc=reader.loc)
     return slots[name]
 
@@ -281,7 +288,7 @@ def _array(leaf: Value) -> Array:
 
 def _placeholders(
     module: Module, part: Signature, inputs: list[NodeValue | None], numbers: Mapping[int, int]
-) -> Held:
+) -> GraphValue:
     """Creates the operand for a part of a signature. Placeholders are added to the inputs."""
     if isinstance(part, tuple):
         return tuple([_placeholders(module, item, inputs, numbers) for item in part])
@@ -293,50 +300,50 @@ def _placeholders(
         inputs.append(None)
         if part is NoneType or isinstance(part, np.dtype):
             return part if isinstance(part, np.dtype) else None
-        return numbers.get(place, Passed(place))
+        return numbers.get(place, Opaque(place))
     value = module.create_placeholder(f"x{place}", type).value
     inputs.append(value)
-    return value if isinstance(part, Type) else Weak(value)
+    return value if isinstance(part, Type) else WeaklyTyped(value)
 
 
-def _passed(held: Held, inputs: Sequence[NodeValue | None]) -> Held:
+def _opaque(result: GraphValue, inputs: Sequence[NodeValue | None]) -> GraphValue:
     """A result, with inputs in place of what they are the values of: these are not computed."""
-    if isinstance(held, tuple):
-        return tuple([_passed(item, inputs) for item in held])
-    value = held.value if isinstance(held, Weak) else held
+    if isinstance(result, tuple):
+        return tuple([_opaque(item, inputs) for item in result])
+    value = result.value if isinstance(result, WeaklyTyped) else result
     is_input = isinstance(value, NodeValue) and value in inputs
-    return Passed(inputs.index(value)) if is_input else held
+    return Opaque(inputs.index(value)) if is_input else result
 
 
-def _held(
-    f: Function, operation: Operation, slots: Mapping[str, Held], checks: list[Check]
-) -> Held:
+def _graph_value(
+    f: Function, operation: Operation, slots: Mapping[str, GraphValue], checks: list[Check]
+) -> GraphValue:
     """Builds the nodes of an operation and returns its result. Raises UserError, with its line."""
 
-    def held(operand: Argument) -> Held:
+    def value_of(operand: Argument) -> GraphValue:
         match operand:
             case Slot():
                 return slots[operand.name]
             case Pack():
-                return tuple([held(item) for item in operand.items])
+                return tuple([value_of(item) for item in operand.items])
             case Cut():
-                return slice(*map(held, operand.items))
+                return slice(*map(value_of, operand.items))
             case Literal(np.ndarray() as array):
                 return f.module.create_constant(operation.operator, array).value
             case Literal(tuple() as items):
-                return tuple([held(Literal(item)) for item in items])
+                return tuple([value_of(Literal(item)) for item in items])
             case Literal(value):
-                known: Held = value
+                known: GraphValue = value
                 return known
 
     def option(operand: Argument) -> Any:
-        return operand.value if isinstance(operand, Literal) else weaver.known(held(operand))
+        return operand.value if isinstance(operand, Literal) else builder.known(value_of(operand))
 
-    weaver = Weaver(f, operation.operator, operation.loc, checks)
-    rule: Callable[..., Held] = rule_of(operation.operator)
+    builder = GraphBuilder(f, operation.operator, operation.loc, checks)
+    rule: Callable[..., GraphValue] = rule_of(operation.operator)
     try:
         options = {name: option(operand) for name, operand in operation.options.items()}
-        return rule(weaver, *map(held, operation.operands), **options)
+        return rule(builder, *map(value_of, operation.operands), **options)
     except UserError as error:
         first = error.diagnostics[0]
         loc = first.loc or operation.loc
@@ -344,20 +351,20 @@ def _held(
 
 
 def _stored(
-    held: Held,
+    result: GraphValue,
     arrays: Mapping[str, Array],
     inputs: Sequence[Value],
     outputs: list[Array | None],
 ) -> Value:
     """The value of a result; notes the arrays that were computed, and None for all other leaves."""
-    if isinstance(held, tuple):
-        return tuple([_stored(item, arrays, inputs, outputs) for item in held])
-    if not isinstance(held, NodeValue | Weak):
+    if isinstance(result, tuple):
+        return tuple([_stored(item, arrays, inputs, outputs) for item in result])
+    if not isinstance(result, NodeValue | WeaklyTyped):
         outputs.append(None)
-        return inputs[held.index] if isinstance(held, Passed) else held
+        return inputs[result.index] if isinstance(result, Opaque) else result
     array = arrays[f"y{len(outputs)}"]
-    outputs.append(array if isinstance(held, NodeValue) else None)
-    return array if isinstance(held, NodeValue) else array.item()
+    outputs.append(array if isinstance(result, NodeValue) else None)
+    return array if isinstance(result, NodeValue) else array.item()
 
 
 def _expect_place(place: int, check: Check) -> None:

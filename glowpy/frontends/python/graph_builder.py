@@ -1,8 +1,8 @@
-"""How operators of the source become nodes of a graph: `Weaver`, and tables of rules.
+"""How operators of the source become nodes of a graph: `GraphBuilder`, and tables of rules.
 
 Numbers of the source have no element kind of their own: beside a tensor they have the tensor's, as in numpy (NEP 50).
-What is computed of such numbers alone is `Weak`: i64, f64 or bool until it meets a tensor. Kinds of tensors are never
-converted silently.
+What is computed of such numbers alone is `WeaklyTyped`: i64, f64 or bool until it meets a tensor. Kinds of tensors are
+never converted silently.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from glowpy.support.loc import Loc
 
 __all__ = [
     "Check",
-    "Held",
+    "GraphBuilder",
+    "GraphValue",
     "Known",
     "NeedsNumberError",
     "Number",
-    "Passed",
+    "Opaque",
     "Rule",
     "Table",
-    "Weak",
-    "Weaver",
+    "WeaklyTyped",
     "common_kind",
     "described",
 ]
 
 
 @dataclass(frozen=True)
-class Weak:
+class WeaklyTyped:
     """A value that gives way to the element kind of the tensors it meets."""
 
     value: NodeValue
 
 
 @dataclass(frozen=True)
-class Passed:
-    """A value that is not computed with, such as a function: number `index` of what the portion reads."""
+class Opaque:
+    """A value that is not computed with, such as a function: number `index` of what the segment reads."""
 
     index: int
 
@@ -62,7 +62,7 @@ class NeedsNumberError(Exception):
 
 Number: TypeAlias = "int | float | bool"
 Known: TypeAlias = "Number | slice | np.dtype[Any] | EllipsisType | None"
-Held: TypeAlias = "NodeValue | Weak | Known | Passed | Block | tuple[Held, ...]"
+GraphValue: TypeAlias = "NodeValue | WeaklyTyped | Known | Opaque | Block | tuple[GraphValue, ...]"
 """An operand or result of an operator: a tensor, something known while compiling, a function, or a tuple of these."""
 
 
@@ -76,7 +76,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Weaver:
+class GraphBuilder:
     """Adds nodes for one operator of the source to a graph."""
 
     f: Function
@@ -94,9 +94,9 @@ class Weaver:
         """Has a run refused in which a scalar is no place along an axis of that extent."""
         self.checks.append(Check(place, extent, self.loc))
 
-    def lifted(self, operand: Held, kind: ElemKind) -> NodeValue:
+    def lifted(self, operand: GraphValue, kind: ElemKind) -> NodeValue:
         """An operand as a tensor of a kind. Raises UserError for one of another kind that does not give way."""
-        if not isinstance(operand, NodeValue | Weak | int | float):
+        if not isinstance(operand, NodeValue | WeaklyTyped | int | float):
             raise UserError(f"expected a tensor or a number, got {described(operand)}")
         if isinstance(operand, NodeValue):
             if operand.type.kind is not kind:
@@ -105,7 +105,7 @@ class Weaver:
                     note=f"convert one of them, as with .astype(np.{kind.dtype.name})",
                 )
             return operand
-        if isinstance(operand, Weak):
+        if isinstance(operand, WeaklyTyped):
             type = operand.value.type
             if type.kind is kind:
                 return operand.value
@@ -127,17 +127,17 @@ class Weaver:
             return constant.value
         return self.node("splat", Type(kind, ()), number)
 
-    def tensor(self, operand: Held) -> NodeValue:
+    def tensor(self, operand: GraphValue) -> NodeValue:
         """An operand as a tensor of its own kind."""
         return self.lifted(operand, common_kind([operand]))
 
-    def joint(self, operands: Sequence[Held]) -> tuple[list[NodeValue], bool]:
+    def joint(self, operands: Sequence[GraphValue]) -> tuple[list[NodeValue], bool]:
         """Operands in their common kind, and whether all of them give way."""
         kind = common_kind(operands)
         weak = not any(isinstance(operand, NodeValue) for operand in operands)
         return [self.lifted(operand, kind) for operand in operands], weak
 
-    def known(self, operand: Held) -> Any:
+    def known(self, operand: GraphValue) -> Any:
         """Returns an operand as a Python object.
 
         Raises NeedsNumberError for a number that is not known while compiling, UserError for tensors.
@@ -147,28 +147,28 @@ class Weaver:
         if isinstance(operand, slice):
             bounds = operand.start, operand.stop, operand.step
             return slice(*[self.known(bound) for bound in bounds])
-        if isinstance(operand, Weak):
+        if isinstance(operand, WeaklyTyped):
             raise NeedsNumberError(operand.value)
         if isinstance(operand, NodeValue):
             note = "numbers and what x.shape says are known, elements of tensors are not"
             raise UserError(f"expected a Python number, got {operand.type}", note=note)
         return operand
 
-    def wrapped(self, value: NodeValue, weak: bool) -> Held:
+    def wrapped(self, value: NodeValue, weak: bool) -> GraphValue:
         """A result, which gives way if all its operands did."""
-        return Weak(value) if weak else value
+        return WeaklyTyped(value) if weak else value
 
 
-def described(operand: Held) -> str:
+def described(operand: GraphValue) -> str:
     """Describes an operand in messages."""
     match operand:
         case None:
             return "None"
         case tuple():
             return "a tuple"
-        case Passed() | Block():
+        case Opaque() | Block():
             return "a function"
-        case Weak():
+        case WeaklyTyped():
             return "a number"
         case NodeValue():
             return str(operand.type)
@@ -183,24 +183,24 @@ def _fraction(what: str, kind: ElemKind) -> UserError:
     )
 
 
-def common_kind(operands: Sequence[Held]) -> ElemKind:
+def common_kind(operands: Sequence[GraphValue]) -> ElemKind:
     """The kind of the first tensor; without one that of the numbers."""
     for operand in operands:
         if isinstance(operand, NodeValue):
             return operand.type.kind
     kinds = [
         operand.value.type.kind
-        if isinstance(operand, Weak)
+        if isinstance(operand, WeaklyTyped)
         else ElemKind.of(np.dtype(type(operand)).type)
         for operand in operands
-        if isinstance(operand, Weak | int | float)
+        if isinstance(operand, WeaklyTyped | int | float)
     ]
     order = (ElemKind.BOOL, ElemKind.I64, ElemKind.F64)
     return max(kinds, key=order.index, default=ElemKind.F64)
 
 
-Rule: TypeAlias = Callable[..., Held]
-"""Takes a weaver, operands by position, options by name; gives the result. Raises UserError for what does not fit."""
+Rule: TypeAlias = Callable[..., GraphValue]
+"""Takes a builder, operands by position, options by name; gives the result. Raises UserError for what does not fit."""
 
 
 class Table:
