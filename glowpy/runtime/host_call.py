@@ -14,9 +14,10 @@ from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.runtime.arrays import check_array, input_misfit, misfit, store_outputs
 from glowpy.runtime.executable import Executable
-from glowpy.runtime.host_memory import HOST, new_array, part_of
+from glowpy.runtime.host_memory import HOST, part_of
 from glowpy.runtime.host_state import HostState
 from glowpy.runtime.instance import Instance
+from glowpy.runtime.output_memory import OutputMemory
 from glowpy.runtime.ports import Port, Ports
 from glowpy.runtime.state import State
 from glowpy.support.errors import UserError
@@ -49,6 +50,7 @@ class HostCall(Executable[Array]):
     def __init__(self, ports: Ports, arena_size: int) -> None:
         super().__init__(HOST, ports, arena_size)
         self._arenas: list[Array] = []  # append and pop are atomic: there is no lock
+        self._results = OutputMemory(len(self.output_ports))
         self._is_open = bool(self.symbols or self.open_ports)
         self._plain = PlainShapes(port.type.shape for port in self.input_ports)
         self._known: dict[tuple[tuple[tuple[int, ...], ...], Known], _Bound] = {}
@@ -121,7 +123,9 @@ class HostCall(Executable[Array]):
                 array = bindings.get(port.placeholder)
                 if array is None:
                     dtype = port.type.kind.dtype
-                    array = np.empty(shape, dtype) if is_small else new_array(shape, dtype)
+                    array = (
+                        np.empty(shape, dtype) if is_small else self._results.array(shape, dtype)
+                    )
                     bindings[port.placeholder] = array
                 results[port.name] = array
             arena = self._taken_arena()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
@@ -20,7 +19,6 @@ __all__ = [
     "HostMemory",
     "aligned_array",
     "elements_at",
-    "new_array",
     "part_of",
     "write_tensor",
 ]
@@ -94,13 +92,6 @@ def elements_at(memory: Array, start: int, value: Value) -> Array:
 def part_of(array: Array, shape: tuple[int, ...]) -> Array:
     """The first elements of an array without gaps, which has room for as many, in another shape; not copied."""
     return array if array.shape == shape else np.ndarray(shape, array.dtype, array)
-
-
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array for a large output, at a multiple of the memory plan's alignment."""
-    room = math.prod(shape) * dtype.itemsize
-    block = allocated((room + ALIGNMENT,), np.uint8, zeros=False)
-    return np.ndarray(shape, dtype, block, -address_of(block) % ALIGNMENT)
 
 
 def write_tensor(place: Array, tensor: Tensor) -> None:
