@@ -21,6 +21,7 @@ from glowpy.core.type import Type
 from glowpy.support.errors import InternalError, NoRoomError, UserError
 
 __all__ = [
+    "ALIGNMENT",
     "LARGE",
     "MAX_COST",
     "Array",
@@ -43,6 +44,10 @@ LARGE = 1 << 16
 MAX_COST = 16
 """A tensor that takes more computations than this is computed once, at once: where each follows twice from the one
 before, every step would take twice as many."""
+
+
+ALIGNMENT = 64
+"""Every buffer begins at a multiple of so many bytes: a cache line, and the widest vector."""
 
 
 def allocated(extents: Sequence[int], dtype: npt.DTypeLike, *, zeros: bool = True) -> Array:

@@ -34,13 +34,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
+from glowpy.core.tensor import ALIGNMENT
 from glowpy.support.symbolic import ceil_div
 from glowpy.support.text import Lexer
 
 __all__ = ["ALIGNMENT", "Area", "MemoryPlan", "Slot", "aligned", "parse_plan", "print_plan"]
-
-ALIGNMENT = 64
-"""Every buffer begins at a multiple of so many bytes: a cache line, and the widest vector."""
 
 
 def aligned(offset: int) -> int:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from glowpy.core.tensor import Array, Tensor, address_of, allocated
-from glowpy.ir.plan import ALIGNMENT
+from glowpy.core.tensor import ALIGNMENT, Array, Tensor, address_of, allocated
 from glowpy.runtime.memory import Content, Memory
 from glowpy.support.symbolic import static
 

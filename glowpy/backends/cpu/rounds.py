@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 import numpy as np
 
 from glowpy.backends.cpu.functions import load_functions
-from glowpy.core.tensor import Array, address_of, allocated
-from glowpy.ir.plan import ALIGNMENT
+from glowpy.core.tensor import ALIGNMENT, Array, address_of, allocated
 from glowpy.llvm.code_image import Functions
 from glowpy.rounds import Rounds, Wiring
 from glowpy.runtime.compiled import CompiledFunction
