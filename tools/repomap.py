@@ -1,4 +1,4 @@
-"""Prints a map of the repository, one line for each source file: `python tools/repomap.py [--check]`.
+"""Prints a map of the repository, one line for each source file: `python tools/repomap.py [--check] [FOLDER]`.
 
 The line is the first of the file's own description, its docstring or its leading comment, so the map cannot
 say anything that the file does not. It is printed when somebody wants it and lies in no commit.
@@ -48,11 +48,12 @@ def description(path: Path) -> str:
     return ""
 
 
-def render(root: Path) -> tuple[str, list[Path]]:
-    """The map, and the files that lack a description."""
+def render(root: Path, inside: Path = Path()) -> tuple[str, list[Path]]:
+    """The map of what is inside a folder, and the files there that lack a description."""
     parts = [_HEADER]
     silent: list[Path] = []
-    for folder, files in groupby(source_files(root), key=lambda path: path.parent):
+    paths = (path for path in source_files(root) if path.is_relative_to(inside))
+    for folder, files in groupby(paths, key=lambda path: path.parent):
         rows: list[str] = []
         for path in files:
             line = description(root / path)
@@ -69,8 +70,11 @@ def main() -> int:
     """Prints the map; 1 if a file describes nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="print nothing but what lacks a line")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), help="all folders, if left out"
+    )
     options = parser.parse_args()
-    text, silent = render(ROOT)
+    text, silent = render(ROOT, options.folder)
     for path in silent:
         sys.stderr.write(f"{path}: no description; expected a docstring or a leading comment\n")
     if not options.check:

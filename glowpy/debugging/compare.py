@@ -1,4 +1,4 @@
-"""Running a model elsewhere, and how far our outputs are from the ones that gives."""
+"""Running a model elsewhere, and how far the outputs of the whole are from the ones that gives."""
 
 from __future__ import annotations
 

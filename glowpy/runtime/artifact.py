@@ -1,4 +1,4 @@
-"""`Artifact`: a compiled network that no device has loaded yet, and the form that artifacts have as bytes.
+"""`Artifact`: a compiled network that no device has loaded yet, and the envelope of its bytes.
 
 That is a line of JSON, then parts of some sizes. The line says who has made them, for only the same glowpy on an equal
 machine understands them, and has a checksum of the parts.

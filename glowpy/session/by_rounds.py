@@ -1,4 +1,4 @@
-"""`ByRounds`: runs a model of numbers whose branches a session chooses, and whose loops it runs round by round."""
+"""`ByRounds`: a `Hosted` model of numbers alone, whose branches and loops `host.control` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape plans: what one compilation takes the shapes of a session's inputs to be."""
+"""Shape plans: what one compilation takes the shapes of a session's inputs to be, and whether those of a call fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specialisations: what a session compiled, by what it was compiled for.
+"""Specialisations: a table of bounded length of what a session compiled, which its threads share.
 
 Each is compiled once, by the first thread that wants it, while others wait. The least recently used is dropped first.
 """

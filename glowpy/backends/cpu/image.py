@@ -1,4 +1,4 @@
-"""`Image`: the artifact of the CPU backend, all of a compiled network but its weights."""
+"""`Image`: the artifact of the CPU backend, all of a compiled network but its weights, and its bytes in the cache."""
 
 from __future__ import annotations
 

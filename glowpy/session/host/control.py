@@ -1,4 +1,4 @@
-"""Operators with graphs, where machine code cannot have what goes in or out: each graph is split as the model is."""
+"""If, Loop, Scan and SequenceMap run by a session, round by round: each of their graphs is split as the model is."""
 
 from __future__ import annotations
 
