@@ -147,7 +147,7 @@ class Keeper(Protocol):
         """Takes note of a rewrite: the node and what only it read are gone, or the node was changed in place."""
 
 
-_Bound: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
+_BoundRule: TypeAlias = tuple[int, RuleOwner, Callable[..., Replacement]]
 
 _LIMIT = 64
 """Rewrites for each node at most; rules that undo each other would never end."""
@@ -176,7 +176,7 @@ class Rewriter:
         self._check = check
         self._clock = clock
         self._keeper = keeper
-        self._rules: dict[type[Node], list[_Bound]] = {}
+        self._rules: dict[type[Node], list[_BoundRule]] = {}
         self._stack: list[Node] = []
         self._pending: set[Node] = set()
         self._why = Why()
@@ -234,8 +234,8 @@ class Rewriter:
                 refused[index][node.name] = "; ".join(reasons)
         return refused
 
-    def _rules_for(self, cls: type[Node]) -> list[_Bound]:
-        rules: list[_Bound] = [
+    def _rules_for(self, cls: type[Node]) -> list[_BoundRule]:
+        rules: list[_BoundRule] = [
             (index, owner, rule.function)
             for index, owner in enumerate(self._owners)
             if self._concerned[index]
@@ -245,7 +245,7 @@ class Rewriter:
         self._rules[cls] = rules
         return rules
 
-    def _visit(self, node: Node, rules: list[_Bound], now: float) -> float:
+    def _visit(self, node: Node, rules: list[_BoundRule], now: float) -> float:
         """Tries `rules` in order and applies the first that fits; returns the time when that is done."""
         f, why, keeper = self._f, self._why, self._keeper
         before = f.num_nodes, f.module.num_constants

@@ -12,7 +12,7 @@ from glowpy.support.errors import UserError
 if TYPE_CHECKING:
     from glowpy.runtime.executable import Executable
 
-__all__ = ["check_array", "given_inputs", "input_misfit", "misfit", "store_outputs"]
+__all__ = ["check_array", "given_inputs", "input_mismatch", "mismatch", "store_outputs"]
 
 
 def store_outputs(results: dict[str, Array], out: Mapping[str, Array]) -> None:
@@ -38,7 +38,7 @@ def given_inputs(function: Executable[Array], arrays: Mapping[str, Array]) -> Ma
     return {port.name: arrays[port.name] for port in function.input_ports}
 
 
-def input_misfit(types: Mapping[str, object], names: Collection[str]) -> UserError:
+def input_mismatch(types: Mapping[str, object], names: Collection[str]) -> UserError:
     """Creates the error for inputs whose names are not the expected ones, which come with their types."""
     for name in names:
         if name not in types:
@@ -52,10 +52,10 @@ def check_array(name: str, type: Type, array: Array) -> None:
     """Raises UserError for an array of another dtype or shape; symbolic shapes are checked with the extents."""
     fits = array.shape == type.shape or not type.is_static
     if array.dtype != type.kind.dtype or not fits:
-        raise misfit(name, type, array)
+        raise mismatch(name, type, array)
 
 
-def misfit(name: str, type: Type, array: Array) -> UserError:
+def mismatch(name: str, type: Type, array: Array) -> UserError:
     """Creates the error for an array of another type than that of a port."""
     got = f"{array.dtype}[{'x'.join(map(str, array.shape))}]"
     return UserError(f"'{name}': expected an array of type {type}, got {got}")

@@ -12,7 +12,7 @@ from glowpy.core.extents import Extents, PlainShapes, extents_of, largest_at, sh
 from glowpy.core.state import Known
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.runtime.arrays import check_array, input_misfit, misfit, store_outputs
+from glowpy.runtime.arrays import check_array, input_mismatch, mismatch, store_outputs
 from glowpy.runtime.executable import Executable
 from glowpy.runtime.host_memory import HOST, part_of
 from glowpy.runtime.host_state import HostState
@@ -161,16 +161,16 @@ class HostCall(Executable[Array]):
             raise UserError(f"expected a dict of inputs, got {type(inputs).__name__}")
         for port, dtype, shape, is_output in self._takings:
             if port.name not in inputs:
-                raise input_misfit(self.inputs, inputs)
+                raise input_mismatch(self.inputs, inputs)
             array = np.asarray(inputs[port.name])
             if array.dtype != dtype or (shape is not None and array.shape != shape):
-                raise misfit(port.name, port.type, array)
+                raise mismatch(port.name, port.type, array)
             flags = array.flags
             if is_output or not (flags.c_contiguous and flags.aligned):
                 array = array.copy()
             bindings[port.placeholder] = array
         if len(inputs) != len(bindings):
-            raise input_misfit(self.inputs, inputs)
+            raise input_mismatch(self.inputs, inputs)
         return bindings
 
     def _bind_state(self, state: State | None, bindings: dict[str, Array]) -> tuple[State, Known]:

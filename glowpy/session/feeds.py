@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glowpy.core.tensor import Array
-from glowpy.runtime.arrays import input_misfit
+from glowpy.runtime.arrays import input_mismatch
 from glowpy.support.errors import UserError, expect_type
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def narrowed(outputs: Mapping[str, Array], narrow: Mapping[str, Dtype]) -> dict[
 
 
 def _misfit(infos: Sequence[ValueInfo | HostInfo], input_feed: Mapping[str, Array]) -> UserError:
-    return input_misfit({info.name: info.type for info in infos}, input_feed)
+    return input_mismatch({info.name: info.type for info in infos}, input_feed)
 
 
 def key_of(values: Mapping[str, Array]) -> Hashable:

@@ -30,8 +30,8 @@ _MAX_FRESH = 64
 
 
 @final
-class _Turn:
-    """Lets in one thread at a time: `with turn: ...`. Raises UserError for one that is inside.
+class _RunLock:
+    """Lets in one thread at a time: `with lock: ...`. Raises UserError for one that is inside.
 
     Attributes:
         is_cut: Whether this process is a fork, made while another thread was inside.
@@ -72,7 +72,7 @@ class SessionState:
         self._inputs = {info.name: info for info in model.inputs}
         self._model = model
         self._fresh: dict[Hashable, Shapes] = {}  # by what else is known
-        self._turn = _Turn()
+        self._run_lock = _RunLock()
         self._contents: dict[str, Array] = {}
         """The contents of variables for the first run; zeros are not listed."""
         self._state: State | None = None
@@ -93,7 +93,7 @@ class SessionState:
             out: As of `CompiledFunction`; also for what the run leaves in variables.
             ways: The ways to compute them.
         """
-        with self._turn:
+        with self._run_lock:
             self._check_whole()
             shapes = self._shapes(feeds)
             kept_names = [name for name in names if name in self._kept]
@@ -138,7 +138,7 @@ class SessionState:
 
     def _check_whole(self) -> None:
         """Raises UserError where nobody knows what variables hold."""
-        if self._turn.is_cut:
+        if self._run_lock.is_cut:
             raise UserError(
                 "the process was forked during a run of the session, which was to go on from what that run leaves",
                 note="reset_state() or set_state(...) before the next run",
@@ -194,12 +194,12 @@ class SessionState:
 
     def reset(self) -> None:
         """Makes all variables zero, or empty."""
-        with self._turn:
-            self._state, self._contents, self._turn.is_cut = None, {}, False
+        with self._run_lock:
+            self._state, self._contents, self._run_lock.is_cut = None, {}, False
 
     def contents(self) -> dict[str, Array]:
         """Copies of what variables hold, by the names of the inputs; none that hold nothing yet."""
-        with self._turn:
+        with self._run_lock:
             self._check_whole()
             if self._state is not None:
                 return self._state.contents()
@@ -222,8 +222,8 @@ class SessionState:
                 note="reset_state makes them what they were at first",
             )
         self._check_alike(arrays)
-        with self._turn:
-            self._state, self._contents, self._turn.is_cut = None, arrays, False
+        with self._run_lock:
+            self._state, self._contents, self._run_lock.is_cut = None, arrays, False
 
     def _check_alike(self, arrays: Mapping[str, Array]) -> None:
         """Raises UserError where arrays contradict each other in a dimension that the model gives one name."""

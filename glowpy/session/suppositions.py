@@ -127,8 +127,10 @@ def supposed_outputs(
             return outputs, function
         if not ways.exceeded(function, extents):
             name, extent = next(iter(extents.items()))
-            misfit = UserError(f"expected '{name}' = {supposed[name]}, as for others, got {extent}")
-            function = ways.for_elements(shapes, [*extents], misfit)
+            mismatch = UserError(
+                f"expected '{name}' = {supposed[name]}, as for others, got {extent}"
+            )
+            function = ways.for_elements(shapes, [*extents], mismatch)
             break
         function = ways.function_for(shapes)
     return compute(function, out), function

@@ -28,6 +28,8 @@ from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
+from glowpy.backends.cpu.passes.fuse_resize import FuseResizePass
+from glowpy.backends.cpu.passes.fuse_rotary import FuseRotaryPass
 from glowpy.backends.cpu.passes.merge_phases import MergePhasesPass
 from glowpy.backends.cpu.passes.merge_pixels import MergePixelsPass
 from glowpy.backends.cpu.passes.merge_products import MergeProductsPass
@@ -40,13 +42,11 @@ from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
 from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
 from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
-from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
-from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
 from glowpy.backends.cpu.target import CpuTarget, resolve_target
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.verify import mismatch
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
@@ -124,7 +124,7 @@ class Compiler:
     def unsupported(self, operation: Operation) -> str:
         """Explains why kernels for this processor lack an operation, or why its weights are packed for another one."""
         return (
-            misfit(operation, self.target.variant)
+            mismatch(operation, self.target.variant)
             or self._lacks_bf16(operation)
             or self.kernels.unsupported(operation)
         )
@@ -185,11 +185,11 @@ class Compiler:
         tuner = self.chooser
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
-            TurnPairsPass(small),
+            FuseRotaryPass(small),
             FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact),
             WidenHalvesPass(self._computes),
             MergeProductsPass(small),
-            WeighGathersPass(),
+            FuseResizePass(),
             FuseNormPass(variant, small=small),
             *([] if small else [SplitPoolsPass(), BandDepthwisePass(variant)]),
             *([SplitSumsPass()] if self.options.exact else []),

@@ -51,7 +51,7 @@ from glowpy.graph.verifier import verify
 from glowpy.ir.verifier import verify_inst
 from glowpy.support.symbolic import Dim, Expr, ceil_div, greatest, lowest, static
 
-__all__ = ["misfit", "tile_problems"]
+__all__ = ["mismatch", "tile_problems"]
 
 
 class _Typed(Protocol):
@@ -273,7 +273,7 @@ def _packed(
         yield f"expected a {name} packed to {list(expected)}, got {list(type.shape)}"
 
 
-def misfit(operation: Operation, variant: Variant) -> str:
+def mismatch(operation: Operation, variant: Variant) -> str:
     """Why a product cannot use its weights, packed for other vectors or other tiles; empty if it can."""
     check = _CHECKS.get(operation.mnemonic)
     return "" if check is None else check(operation, variant)
@@ -282,7 +282,7 @@ def misfit(operation: Operation, variant: Variant) -> str:
 def _product_misfit(
     operand: str, operation: Operation, variant: Variant, *, several: bool = True
 ) -> str:
-    """Explains the misfit of an operand that is packed for tiles, each of which may have `several` of its blocks."""
+    """Explains the mismatch of an operand that is packed for tiles, each of which may have `several` of its blocks."""
     type, vectors = operation.types[operand], operation.attrs["tile_vectors"]
     full_lanes = variant.machine_for(type.kind).lanes
     lanes = tile_lanes(type, full_lanes) if several else full_lanes

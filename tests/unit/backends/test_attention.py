@@ -16,7 +16,7 @@ from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuAttentionInst
 from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
 from glowpy.backends.cpu.variant import VARIANTS, variant_named
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.verify import mismatch
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type, parse_type
@@ -433,10 +433,10 @@ def test_groups_of_another_processor_are_refused() -> None:
     program = compilation(network(scaled), CpuBackend(CpuOptions(cpu="x86-64-v3"))).program
     (inst,) = (inst for inst in program.ir.instructions if isinstance(inst, CpuAttentionInst))
     operation = Operation.of_inst(inst)
-    assert misfit(operation, variant_named("x86_64_v3")) == ""
+    assert mismatch(operation, variant_named("x86_64_v3")) == ""
     for group in (12, 72):
         other = replace(operation, attrs={**operation.attrs, "group": group})
-        assert "expected a multiple of 8 queries" in misfit(other, variant_named("x86_64_v3"))
+        assert "expected a multiple of 8 queries" in mismatch(other, variant_named("x86_64_v3"))
 
 
 def test_both_products_count_as_work() -> None:

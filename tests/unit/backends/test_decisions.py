@@ -17,7 +17,7 @@ from glowpy import CpuBackend, CpuOptions, Module, UserError
 from glowpy.backend import Operation
 from glowpy.backends.cpu.insts_gen import CpuConvInst
 from glowpy.backends.cpu.variant import variant_named
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.verify import mismatch
 from glowpy.benchmark.figures import why
 from glowpy.benchmark.measured import Layer
 from glowpy.core.tensor import Tensor
@@ -193,10 +193,10 @@ def test_weights_packed_for_other_vectors_are_refused(stages: Compilation) -> No
     inst = next(i for i in stages.program.ir.instructions if isinstance(i, CpuConvInst))
     operation = Operation.of_inst(inst)
     variants = [variant_named(f"x86_64_v{version}") for version in (2, 3, 4)]
-    reasons = [misfit(operation, variant) for variant in variants]
+    reasons = [mismatch(operation, variant) for variant in variants]
     assert reasons.count("") <= 1
     assert all(not reason or "lower the model for this processor" in reason for reason in reasons)
-    assert not misfit(Operation("abs", {}, {}), variants[0])
+    assert not mismatch(Operation("abs", {}, {}), variants[0])
 
 
 def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
@@ -208,7 +208,7 @@ def test_weights_of_every_instruction_with_tiles_are_checked() -> None:
     assert len(tiled) >= 7
     for mnemonic in tiled:
         operation = Operation(mnemonic, types, {"tile_vectors": 1})
-        assert "lower the model" in misfit(operation, variant_named("x86_64_v3"))
+        assert "lower the model" in mismatch(operation, variant_named("x86_64_v3"))
 
 
 @pytest.mark.parametrize(

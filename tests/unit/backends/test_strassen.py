@@ -20,7 +20,7 @@ from glowpy.backends.cpu.passes import pack_products
 from glowpy.backends.cpu.strassen import left_sums, pack_pairs, strassen_error
 from glowpy.backends.cpu.strategy.strassen import choose_strassen, strassen_ways
 from glowpy.backends.cpu.variant import variant_named
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.verify import mismatch
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
@@ -219,8 +219,8 @@ def test_weights_packed_for_other_vectors_are_refused() -> None:
     attrs: dict[str, Attr] = {"tile_vectors": 2}
     types = {"rhs": parse_type("f32[4x64x16]"), "result": parse_type("f32[9x64]")}
     fitting, other = (variant_named(f"x86_64_v{level}") for level in (3, 4))
-    assert not misfit(Operation("cpu_strassen", types, attrs), fitting)
-    assert "lower the model for this" in misfit(Operation("cpu_strassen", types, attrs), other)
+    assert not mismatch(Operation("cpu_strassen", types, attrs), fitting)
+    assert "lower the model for this" in mismatch(Operation("cpu_strassen", types, attrs), other)
 
 
 def test_its_own_multiplications_are_counted() -> None:

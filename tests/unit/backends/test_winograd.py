@@ -20,7 +20,7 @@ from glowpy.backends.cpu.passes.pool_patches import PoolPatchesPass
 from glowpy.backends.cpu.strategy import winograd as winograd_strategy
 from glowpy.backends.cpu.strategy.winograd import PATCHES, choose_winograd, count_patches
 from glowpy.backends.cpu.variant import variant_named
-from glowpy.backends.cpu.verify import misfit
+from glowpy.backends.cpu.verify import mismatch
 from glowpy.backends.cpu.winograd import (
     matrices,
     pack_winograd_filter,
@@ -385,8 +385,8 @@ def test_weights_packed_for_other_vectors_are_refused() -> None:
     attrs: dict[str, Attr] = {"tile_vectors": 2, "patch": (6, 6)}
     types = {"filter": parse_type("f32[1x36x64x16]"), "result": parse_type("f32[1x9x9x16]")}
     fitting, other = (variant_named(f"x86_64_v{level}") for level in (3, 4))
-    assert not misfit(Operation("cpu_winograd", types, attrs), fitting)
-    assert "lower the model for this" in misfit(Operation("cpu_winograd", types, attrs), other)
+    assert not mismatch(Operation("cpu_winograd", types, attrs), fitting)
+    assert "lower the model for this" in mismatch(Operation("cpu_winograd", types, attrs), other)
 
 
 def test_a_batch_may_be_of_any_size() -> None:

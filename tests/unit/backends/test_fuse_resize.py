@@ -12,7 +12,7 @@ import glowpy
 from glowpy import Module, parse_type
 from glowpy.backends.cpu.insts_gen import CpuWeightedGatherInst
 from glowpy.backends.cpu.nodes_gen import CpuWeightedGatherNode, create_cpu_weighted_gather
-from glowpy.backends.cpu.passes.weigh_gathers import WeighGathersPass
+from glowpy.backends.cpu.passes.fuse_resize import FuseResizePass
 from glowpy.engine import compilation, evaluate
 from glowpy.graph.node import NodeValue
 from glowpy.graph.verifier import verify_module
@@ -70,7 +70,7 @@ def network(
 def weighed(module: Module, reasons: list[str] | None = None) -> list[int]:
     """How many gathers each of the instructions stands for."""
     ctx = PassContext(evaluate, explain=None if reasons is None else reasons.append)
-    WeighGathersPass().run(module.main, ctx)
+    FuseResizePass().run(module.main, ctx)
     nodes = [node for node in module.main.nodes if isinstance(node, CpuWeightedGatherNode)]
     return [node.indices.type.extents[1] for node in nodes]
 

@@ -18,11 +18,11 @@ from glowpy.opt.known import known
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import lowest
 
-__all__ = ["WeighGathersPass"]
+__all__ = ["FuseResizePass"]
 
 
 @dataclass(frozen=True)
-class WeighGathersPass(RewritePass):
+class FuseResizePass(RewritePass):
     """Makes one instruction of a sum of gathers along one dimension, each times weights for its slices.
 
     Resize comes as such a sum for each dimension: two gathers for lines, four for cubics. One by one, they write and
@@ -54,7 +54,7 @@ class WeighGathersPass(RewritePass):
         save(%e, %out)
     """
 
-    name: ClassVar[str] = "weigh-gathers"
+    name: ClassVar[str] = "fuse-resize"
     concerns = (GatherNode,)
 
     @rule

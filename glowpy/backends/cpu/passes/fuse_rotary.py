@@ -15,14 +15,14 @@ from glowpy.graph.rewrite import Replacement, Why, rule
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Dim
 
-__all__ = ["TurnPairsPass"]
+__all__ = ["FuseRotaryPass"]
 
 _Place = tuple[NodeValue, tuple[Dim, ...], tuple[int, ...]]
 """Place of a slice: its operand, starts and steps."""
 
 
 @dataclass(frozen=True)
-class TurnPairsPass(RewritePass):
+class FuseRotaryPass(RewritePass):
     """Turns pairs of elements by angles (Su et al. 2021) in one loop: x * cosines + swapped(x) * sines.
 
     A pair is an element of the first half of the last dimension and one of the second, as in Llama and NeoX, or two
@@ -58,7 +58,7 @@ class TurnPairsPass(RewritePass):
     """
 
     small: bool = False
-    name: ClassVar[str] = "turn-pairs"
+    name: ClassVar[str] = "fuse-rotary"
     concerns: ClassVar[tuple[type[Node], ...]] = (NegNode, ConcatNode)
 
     @rule

@@ -7,7 +7,7 @@ import pytest
 
 import glowpy
 from glowpy import CpuBackend, CpuOptions, Module, parse_type
-from glowpy.backends.cpu.passes.turn_pairs import TurnPairsPass
+from glowpy.backends.cpu.passes.fuse_rotary import FuseRotaryPass
 from glowpy.engine import compilation, evaluate
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue
@@ -155,8 +155,8 @@ def almost(number: int) -> Module:
 def test_only_pairs_are_turned(number: int) -> None:
     module = almost(number)
     check_on_cpu(module, arrays_for(module.placeholders, 5))
-    assert TurnPairsPass(small=True).run(module.main, PassContext(evaluate)) is False
-    assert TurnPairsPass().run(module.main, PassContext(evaluate)) == (number == 5)
+    assert FuseRotaryPass(small=True).run(module.main, PassContext(evaluate)) is False
+    assert FuseRotaryPass().run(module.main, PassContext(evaluate)) == (number == 5)
     verify_module(module)
     (save,) = (node for node in module.main.topological() if not node.results)
     assert isinstance(save.inputs[0].node, ConcatNode) == (number == 5)
@@ -183,5 +183,5 @@ def test_pairs_of_several_rows_in_one_are_not_turned() -> None:
     along, across = f.create_mul("along", x, cosines), f.create_mul("across", pairs, sines)
     result = f.create_add("sum", along, across).result
     f.create_save("save", result, module.create_placeholder("y", result.type))
-    assert TurnPairsPass().run(module.main, PassContext(evaluate)) is False
+    assert FuseRotaryPass().run(module.main, PassContext(evaluate)) is False
     check_on_cpu(module, arrays_for(module.placeholders, 5))
