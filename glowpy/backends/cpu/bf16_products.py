@@ -44,7 +44,7 @@ from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvertNode, ConvolutionNode, MatMulNode
 from glowpy.support.symbolic import Expr, ceil_div, greatest, likely_extent
 
-__all__ = ["Bf16Products", "is_in_bf16", "is_tiled_in_bf16"]
+__all__ = ["Bf16Products", "is_in_bf16", "is_tiled_in_bf16", "rounded"]
 
 _KIND = ElemKind.BF16
 _PAIR = dot_of(_KIND)

@@ -39,6 +39,7 @@ from glowpy.backends.cpu.passes.pool_patches import PoolPatchesPass
 from glowpy.backends.cpu.passes.raise_elementwise import RaiseElementwisePass
 from glowpy.backends.cpu.passes.read_rounded import ReadRoundedPass
 from glowpy.backends.cpu.passes.round_in_integers import RoundInIntegersPass
+from glowpy.backends.cpu.passes.round_parts import RoundPartsPass
 from glowpy.backends.cpu.passes.split_pools import SplitPoolsPass
 from glowpy.backends.cpu.passes.split_sums import SplitSumsPass
 from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
@@ -196,7 +197,7 @@ class Compiler:
             *tuning,
             packing,
             PoolPatchesPass(),
-            *([ReadRoundedPass(variant.machine.second_cache)] if bf16 else []),
+            *([RoundPartsPass(), ReadRoundedPass(variant.machine.second_cache)] if bf16 else []),
             PackRecurrencePass(variant, small=small),
         )
         return passes if variant.has_floats else (*passes, RoundInIntegersPass())

@@ -60,7 +60,7 @@ def _per_cycle(machine: Machine) -> float:
 
 def _factors(variant: Variant) -> dict[ElemKind, float]:
     """The peak of products whose input is of another kind than f32, by the models of the processor."""
-    kinds = ElemKind.F64, ElemKind.I8, ElemKind.U8
+    kinds = ElemKind.F64, ElemKind.BF16, ElemKind.I8, ElemKind.U8
     floats = _per_cycle(variant.machine)
     return {kind: _per_cycle(variant.machine_for(kind)) / floats for kind in kinds}
 

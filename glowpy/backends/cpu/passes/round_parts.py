@@ -1,0 +1,53 @@
+"""Rounding to bf16 before values are put together, where what makes them rounds in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glowpy.backends.cpu.bf16_products import rounded
+from glowpy.core.elemkind import ElemKind
+from glowpy.graph.function import Function
+from glowpy.graph.nodes_gen import ConcatNode, ConvertNode
+from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.passes import RewritePass
+
+__all__ = ["RoundPartsPass"]
+
+
+@dataclass(frozen=True)
+class RoundPartsPass(RewritePass):
+    """Rounds the parts of a concat to bf16, in place of all of it, if nothing else reads it.
+
+    Each part is rounded at the end of what computes it, and half of the bytes are written and read.
+
+    Before:
+        %x : f32[2x4]
+        %out : bf16[2x8]
+        %r = relu(%x) : f32[2x4]
+        %c = concat(%r, %x) {axis=1} : f32[2x8]
+        %h = convert(%c) : bf16[2x8]
+        save(%h, %out)
+    After:
+        %x : f32[2x4]
+        %out : bf16[2x8]
+        %r = relu(%x) : f32[2x4]
+        %r_bf16 = convert(%r) : bf16[2x4]
+        %x_bf16 = convert(%x) : bf16[2x4]
+        %h = concat(%r_bf16, %x_bf16) {axis=1} : bf16[2x8]
+        save(%h, %out)
+    """
+
+    name: ClassVar[str] = "round-parts"
+
+    @rule
+    def convert(self, f: Function, n: ConvertNode, why: Why) -> Replacement:
+        """The concat of what is rounded."""
+        concat = n.input.node
+        kinds = n.input.type.kind, n.type.kind
+        if not isinstance(concat, ConcatNode) or kinds != (ElemKind.F32, ElemKind.BF16):
+            return None
+        if n.input.num_users > 1:
+            return why.no("other nodes read the whole in f32")
+        parts = [rounded(f, value) for value in concat.inputs]
+        return f.create_concat(n.name, parts, concat.axis)
