@@ -2,7 +2,7 @@
 
 The C library returns the memory of large arrays to the system when they are dropped, and each page of new ones is a
 fault when it is first written: 0.1 ms for caches of 400 KB, which takes longer than to compute them. What nobody has
-any more is kept for the next run instead, as much as two runs need.
+any more is kept for the next run instead, as much as one run needs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OutputMemory:
     """Memory of outputs that nobody has any more. Safe from several threads: what is done to the list is atomic."""
 
     def __init__(self, num_outputs: int) -> None:
-        self._most = 2 * num_outputs
+        self._most = num_outputs
         self._kept: list[_Kept] = []
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
