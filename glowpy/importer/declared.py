@@ -26,7 +26,7 @@ __all__ = [
     "code_name",
     "computed_dims",
     "meaningful",
-    "resized_info",
+    "resized_infos",
     "spelled_shape",
     "type_name",
     "unsized",
@@ -146,7 +146,7 @@ class ValueInfo:
         return fits and len(self.shape) == len(shape)
 
 
-def resized_info(
+def _resized_info(
     info: ValueInfo, shape: Sequence[Dim | DeclaredDim], taken: Collection[str]
 ) -> ValueInfo:
     """The declaration of another shape: open dimensions have the names of their symbols, unless these are taken."""
@@ -161,6 +161,25 @@ def resized_info(
         name = str(dim) if dim is not None and is_free else None
         dims.append(name if isinstance(dim, str | Expr | None) else int(dim))
     return replace(info, shape=dims, names=None)
+
+
+def resized_infos(
+    infos: Sequence[ValueInfo], shapes: Mapping[str, Sequence[Dim | DeclaredDim]]
+) -> tuple[dict[str, list[DeclaredDim]], list[ValueInfo]]:
+    """The shapes that inputs declare and that are not those given, by name, and the inputs with these in their place.
+
+    Raises UserError for an input of another rank.
+    """
+    written = {
+        info.name: list(info.shape)
+        for info in infos
+        if info.name in shapes and info.shape is not None and not info.admits(shapes[info.name])
+    }
+    names = {dim for info in infos for dim in info.shape or () if isinstance(dim, str)}
+    return written, [
+        _resized_info(info, shapes[info.name], names) if info.name in written else info
+        for info in infos
+    ]
 
 
 def unsized(info: ValueInfo) -> ValueInfo:

@@ -15,13 +15,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from glowpy.core.elemkind import ElemKind
-from glowpy.importer.declared import DeclaredDim, ValueInfo
+from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_infos, unsized
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.storage import InFile
@@ -63,6 +64,9 @@ class KeptModel(Model, Kept):
         self._key, self._file, self._fields, self._reading = key, file, fields, reading
         self._whole = [whole] if isinstance(whole, Model) else []  # of all copies, once it is read
         self._hosted: dict[str, HostedModel | None] = {}  # the same, by what asks for it
+        self._written: dict[str, list[DeclaredDim]] = {}  # as of `OnnxModel`
+        self._shapes: list[Mapping[str, Sequence[Dim | DeclaredDim]]] = []
+        """Shapes of inputs in place of those, one after the other."""
 
     @property
     def is_read(self) -> bool:
@@ -72,7 +76,7 @@ class KeptModel(Model, Kept):
     @property
     def identity(self) -> tuple[str, ...]:
         """The name of the entry, and the digest of the content."""
-        return self._key.digest, self._fields["content"]
+        return self._key.digest, self._fields["content"], f"{self._written}"
 
     @property
     def file(self) -> str:
@@ -82,7 +86,8 @@ class KeptModel(Model, Kept):
     @property
     def digest(self) -> str:
         """Digest of the model, equal to that of the model itself."""
-        return f"{self._fields['content']}{self.ways}"
+        own = f"{self._fields['content']}{self.ways}"
+        return f"{own} written as {self._written}" if self._written else own
 
     @cached_property
     def inputs(self) -> list[ValueInfo]:
@@ -97,12 +102,19 @@ class KeptModel(Model, Kept):
     @property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
-        state: dict[str, str] = self._fields["state"]
+        state: dict[str, str] = super().state if self._written else self._fields["state"]
         return state
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
         """The model with inputs of these shapes: see `Model.resized`."""
-        return self.opened().resized(shapes)
+        written, inputs = resized_infos(self.inputs, shapes)
+        if not written:
+            return self
+        model = copy(self)
+        model._written, model._shapes = written | self._written, [*self._shapes, shapes]
+        model.inputs, model.outputs = inputs, [unsized(info) for info in self.outputs]
+        model._hosted = {}
+        return model
 
     def opened(self) -> Model:
         """The model itself. Raises LoadError if its file was changed since."""
@@ -111,6 +123,8 @@ class KeptModel(Model, Kept):
             raise LoadError(f"'{self.file}' was changed while it was in use")
         self._whole[:] = [whole]
         model = whole.for_session(checked=self.checked, shares_caches=self.shares_caches)
+        for shapes in self._shapes:
+            model = model.resized(shapes)
         model.runs_rounds = self.runs_rounds
         return model
 

@@ -111,11 +111,14 @@ def test_a_recalled_session_imports_neither_reader_nor_compiler(
     del cache_folder
     path = saved(tmp_path / "net.onnx", size)
     variants: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "check_indices": True}]
+    if size == "3":
+        variants.append({"shapes": {"x": (5, 8)}})
     for options in variants:
         code = RUN.replace("OPTIONS", repr(options))
         for way, source in (("path", path), ("bytes", path.read_bytes())):
             session = glowpy.InferenceSession(source, **options)
-            session.run(None, {"x": np.ones((3, 8), np.float32)})
+            rows = 5 if "shapes" in options else 3
+            session.run(None, {"x": np.ones((rows, 8), np.float32)})
             assert heavy_after(code, path, way) == []
 
 
@@ -375,6 +378,12 @@ def test_what_is_kept_says_what_the_model_says(tmp_path: Path, cache_folder: Pat
         assert kept.key(shapes=shapes) == whole.key(shapes=shapes)
         checked = [one.for_session(checked=True, shares_caches=True) for one in (kept, whole)]
         assert checked[0].digest == checked[1].digest != kept.digest
+        shapes = {"x": (3, 9)}
+        resized = [one.resized(shapes) for one in (kept, whole)]
+        assert resized[0].digest == resized[1].digest != kept.digest
+        assert (resized[0].inputs, resized[0].outputs) == (resized[1].inputs, resized[1].outputs)
+        assert kept.resized({"x": (3, 8)}).digest == kept.digest
+        assert not kept.is_read
         with pytest.raises(glowpy.UserError, match=r"(net\.onnx|model): .*expected the shape"):
             kept.key(shapes={"x": (3, 7)})
 

@@ -22,7 +22,7 @@ from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Module
 from glowpy.graph.state import keep_state
 from glowpy.importer.added_outputs import count_output
-from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_info, unsized
+from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_infos, unsized
 from glowpy.importer.kit.targets import Factor, Targets
 from glowpy.importer.model import Content, HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
@@ -267,21 +267,11 @@ class OnnxModel(Model):
         Numbers that it writes elsewhere follow as far as that is clear: see `kit.targets`; building says where it is
         not. Raises UserError for an input of another rank.
         """
-        wrong = [
-            info
-            for info in self.inputs
-            if info.name in shapes and info.shape is not None and not info.admits(shapes[info.name])
-        ]
-        if not wrong or self.source.is_dump:
+        written, inputs = ({}, []) if self.source.is_dump else resized_infos(self.inputs, shapes)
+        if not written:
             return self
         model = copy(self)
-        model.written = dict(self.written)
-        for info in wrong:
-            model.written.setdefault(info.name, list(info.shape or ()))
-        names = {dim for info in self.inputs for dim in info.shape or () if isinstance(dim, str)}
-        model.inputs = [
-            resized_info(i, shapes[i.name], names) if i in wrong else i for i in self.inputs
-        ]
+        model.written, model.inputs = written | self.written, inputs
         model.outputs = [unsized(info) for info in self.outputs]
         return model
 
