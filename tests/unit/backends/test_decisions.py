@@ -260,5 +260,5 @@ def test_half_vectors_are_shown_as_such() -> None:
     assert explanation.tile == tile
     assert f"regular {tile}" in explanation.loops
     assert re.search(rf"\n  \*  {re.escape(tile)} ", stages.text("strategy"))
-    layer = cast(Layer, SimpleNamespace(explanation=explanation, declined={}))
+    layer = cast(Layer, SimpleNamespace(decision=explanation, declined={}))
     assert why(layer).startswith(f"{tile}, ")
