@@ -26,6 +26,11 @@ CASES = {
         "then_branch = t () => (float[M] p) { m = ReduceMean<keepdims = 1>(a) p = Concat<axis = 0>(a, m) }",
         "else_branch = e () => (float[J] o) { o = Neg(a) }",
     ),
+    "one more or less": (
+        "then_branch = t () => (float[M] p) { m = ReduceMean<keepdims = 1>(a) p = Concat<axis = 0>(a, m, m) }",
+        """else_branch = e () => (float[J] o) { f = Constant<value_ints = [0]>() l = Constant<value_ints = [-1]>()
+           o = Slice(a, f, l) }""",
+    ),
     "another dimension": (
         "then_branch = t () => (float[M] p) { p = Concat<axis = 0>(a, w) }",
         "else_branch = e () => (float[J] o) { o = Exp(w) }",
@@ -84,10 +89,11 @@ def calls_of(session: InferenceSession, feeds: dict[str, Array], patch: pytest.M
     return calls
 
 
-def test_rounds_with_branches_are_no_calls_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = glowpy.InferenceSession(
-        parser.parse_model(HEAD + looped(CASES["one more or not"])), backend="cpu"
-    )
+@pytest.mark.parametrize("case", ["one more or not", "one more or less"])
+def test_rounds_with_branches_are_no_calls_of_their_own(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = glowpy.InferenceSession(parser.parse_model(HEAD + looped(CASES[case])), backend="cpu")
     assert calls_of(session, fed(100), monkeypatch) < 8
 
 

@@ -26,6 +26,7 @@ from glowpy.support.errors import InternalError, UserError
 from glowpy.support.symbolic import (
     Atom,
     Dim,
+    Expr,
     Quotient,
     Symbol,
     product,
@@ -295,7 +296,8 @@ def _largest(dim: Dim, most: Mapping[str, int]) -> Dim:
     if isinstance(dim, int) or symbols_of([dim]).keys().isdisjoint(most):
         return dim
     for atoms, factor in dim.terms:
-        if factor < 0 or not all(isinstance(atom, Symbol) for atom in atoms):
+        found = not symbols_of([Expr(((atoms, 1),))]).keys().isdisjoint(most)
+        if found and (factor < 0 or not all(isinstance(atom, Symbol) for atom in atoms)):
             raise _Unfit
     return substituted(dim, most)
 
