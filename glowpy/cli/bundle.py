@@ -115,7 +115,7 @@ class BundlingOptions:
 @click.option(
     "--name", default="", help="A C identifier; the name of the (first) model if left out."
 )
-@backend_option("cpu", "The backend to compile for, which makes machine code.")
+@backend_option("cpu", "The backend to compile for, which makes bundles.")
 @target_options()
 @option_group(
     click.option(

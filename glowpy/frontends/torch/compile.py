@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from glowpy.backend_choice import backend_class, option_names
 from glowpy.core.tensor import Array
 from glowpy.frontends.torch.layers import LAYERS
 from glowpy.session.session import InferenceSession
@@ -240,9 +241,12 @@ class _Compiled:
             dict.fromkeys(self._inputs[index].open, torch.export.Dim.AUTO) for index in inputs
         )
         _export(model, tuple(arguments[index] for index in inputs), dims, path)
-        name = self._options.get("backend", "cpu")
-        threads = self._options.get("threads", torch.get_num_threads() if name == "cpu" else None)
-        session = InferenceSession(path, backend=name, threads=threads)
+        backend = self._options.get("backend", "cpu")
+        threads = self._options.get("threads")
+        if threads is None and isinstance(backend, str):
+            takes_threads = "threads" in option_names(backend_class(backend))
+            threads = torch.get_num_threads() if takes_threads else None
+        session = InferenceSession(path, backend=backend, threads=threads)
         for index, info in zip(inputs, session.get_inputs(), strict=True):
             names = [axis for axis, dim in enumerate(info.shape or ()) if not isinstance(dim, int)]
             self._inputs[index] = replace(self._inputs[index], open=tuple(names))
