@@ -87,8 +87,9 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture
 def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache of the test's own; this process knows the kernels for this machine already."""
+    """An empty cache of the test's own, and no stock; this process knows the kernels for this machine already."""
     LIBJIT.bitcode(CpuBackend().target.variant)
+    monkeypatch.setattr("glowpy.backends.cpu.compiler.STOCK_FOLDER", tmp_path / "stock")
     folder = tmp_path / "cache"
     monkeypatch.setenv("GLOWPY_CACHE_DIR", str(folder))
     return folder

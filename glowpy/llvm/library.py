@@ -3,7 +3,8 @@
 * A package carries the bitcode of the variants it was built for, and the library's sources.
 * Any other variant is compiled when it is first asked for, by libjit's `compile.py` in a process of its own, and
   kept in the cache. This needs ziglang, which `glowpy[cross]` brings.
-* In a source checkout nothing is packaged and the sources change: every variant comes from the cache.
+* In a source checkout nothing is packaged and the sources change: every variant comes from the cache, but that of this
+  machine from a file as well, which its installation has made: it is named as the entry of the cache is.
 * What became of single files is in the cache as well: when one is edited, the others are not simplified again.
   Variants share the files that are the same for both.
 * An entry of the cache is named after everything its bytes depend on, so it is never out of date.
@@ -23,7 +24,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 from glowpy.llvm.kernel import KernelSpec
-from glowpy.llvm.variant import LIBJIT_FOLDER, KernelVariant
+from glowpy.llvm.variant import LIBJIT_FOLDER, STOCK_FOLDER, KernelVariant
 from glowpy.support.cache import Key, locked, read, write, write_all
 from glowpy.support.cache_folder import cache_folder
 from glowpy.support.children import child_environment
@@ -90,6 +91,13 @@ class KernelLibrary:
             return "compiled for this process, as there is no cache"
         return f"{self.identity(variant)} of the cache"
 
+    def write_content(self, variant: KernelVariant, folder: Path) -> None:
+        """Writes what the cache would have for a variant, for `STOCK_FOLDER`. Raises UserError as `bitcode` does."""
+        file = folder / str(self._key(variant))
+        part = file.with_suffix(".part")
+        part.write_bytes(self._content(variant).payload())
+        part.replace(file)
+
     def _content(self, variant: KernelVariant) -> _Content:
         content = self._contents.get(variant)
         if content is None:
@@ -105,7 +113,7 @@ class KernelLibrary:
         return file if file is not None and file.is_file() else None
 
     def _cached(self, variant: KernelVariant, key: Key) -> _Content:
-        if (payload := read(key)) is not None:
+        if (payload := read(key) or _brought(key)) is not None:
             return _Content.of(payload)
         with locked("bitcode"), tempfile.TemporaryDirectory() as scratch:
             if (payload := read(key)) is not None:  # another process was faster
@@ -146,6 +154,14 @@ class KernelLibrary:
                 raise InternalError(f"{failure}:\n{messages}")
             raise UserError(failure, context=messages, note=f"mend them in {self.folder / 'src'}")
         return messages
+
+
+def _brought(key: Key) -> bytes | None:
+    """The entry that the installation of a checkout has made; None where its kernels are others by now."""
+    try:
+        return (STOCK_FOLDER / str(key)).read_bytes()
+    except OSError:
+        return None
 
 
 def _run_script(what: Sequence[str], folder: Path) -> tuple[int, str]:

@@ -36,6 +36,7 @@ from glowpy.llvm.machine import (
     use_lock,
     worker_command,
 )
+from glowpy.llvm.stock import Stock
 from glowpy.support.cache import Key, read, write_all
 from glowpy.support.cores import usable_cores
 from glowpy.support.errors import InternalError, ResourceError, UserError
@@ -57,13 +58,24 @@ _STACK = re.compile(r"stack frame size \((\d+)\) exceeds limit \(\d+\) in functi
 
 
 def compile_objects(
-    texts: Sequence[str], machine: Machine, libraries: Sequence[bytes], *, use_cache: bool
+    texts: Sequence[str],
+    machine: Machine,
+    libraries: Sequence[bytes],
+    *,
+    use_cache: bool,
+    stock: Stock | None = None,
 ) -> list[bytes]:
-    """The object file of each text, from the cache where it is there.
+    """The object file of each text, from the stock or the cache where it is there.
 
     The others are compiled in the order given, by this process and others, as many as there are cores at most: each
     takes the next text when it is done with one. Raises InternalError for texts that LLVM refuses.
     """
+    if stock is not None:
+        ready = {text: code for text in texts if (code := stock.find(text)) is not None}
+        others = [text for text in texts if text not in ready]
+        made = compile_objects(others, machine, libraries, use_cache=use_cache)
+        ready |= zip(others, made, strict=True)
+        return [ready[text] for text in texts]
     digests = [hashlib.sha256(library).digest() for library in libraries]
     where: list[str | bytes] = [*map(str, astuple(machine)), LLVM_VERSION, *digests]
     keys = [Key.of("code", text, *where) for text in texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["IS_INSTALLED", "LIBJIT_FOLDER", "PACKAGED_BITCODE", "KernelVariant"]
+__all__ = ["IS_INSTALLED", "LIBJIT_FOLDER", "PACKAGED_BITCODE", "STOCK_FOLDER", "KernelVariant"]
 
 _INSTALLED = Path(__file__).parent / "libjit"
 _CHECKOUT = Path(__file__).parents[2] / "libjit"
@@ -18,6 +18,9 @@ LIBJIT_FOLDER = _INSTALLED if IS_INSTALLED else _CHECKOUT
 
 PACKAGED_BITCODE = Path(__file__).parent / "bitcode" if IS_INSTALLED else None
 """The folder where a wheel carries libjit's bitcode; None in a checkout."""
+
+STOCK_FOLDER = Path(__file__).parent / "stock" if IS_INSTALLED else _CHECKOUT.parent / "build/stock"
+"""The folder of what an installation brings ready to run: see `stock` and `library`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import configparser
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,13 @@ def test_wheel_holds_bitcode_of_the_host_family(wheel: Path) -> None:
     }
     family = baseline_variant(platform.machine()).family
     assert bitcode == {variant.name for variant in VARIANTS if variant.family == family}
+
+
+def test_wheel_holds_a_stock_of_code_for_the_host_family(wheel: Path) -> None:
+    places = [name for name in names_in_wheel(wheel) if name.startswith("glowpy/llvm/stock/")]
+    stocks = sorted(Path(name).name.partition("-")[0] for name in places)
+    family = baseline_variant(platform.machine()).family
+    assert stocks == sorted(variant.name for variant in VARIANTS if variant.family == family)
 
 
 def test_wheel_holds_all_that_compiles_other_variants(wheel: Path) -> None:
@@ -126,7 +134,8 @@ def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -
     left_out = {
         name
         for name in expected
-        if Path(name).parent.name == "bitcode" and Path(name).stem != baseline
+        if Path(name).parent.name in ("bitcode", "stock")
+        and re.split("[-.]", Path(name).name)[0] != baseline
     }
     assert left_out
     assert list(files) == [name for name in expected if name not in left_out]

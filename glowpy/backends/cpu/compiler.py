@@ -46,7 +46,7 @@ from glowpy.backends.cpu.passes.tune_products import TuneProductsPass
 from glowpy.backends.cpu.passes.widen_halves import WidenHalvesPass, in_f32
 from glowpy.backends.cpu.strategy.explain import Explanation, explain, explanations_text
 from glowpy.backends.cpu.strategy.ways import BY_MODEL, Chooser
-from glowpy.backends.cpu.target import CpuTarget, resolve_target
+from glowpy.backends.cpu.target import CpuTarget, portable_machine, resolve_target
 from glowpy.backends.cpu.verify import mismatch
 from glowpy.core.tensor import Tensor
 from glowpy.graph.function import Module
@@ -59,6 +59,8 @@ from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.library import KernelLibrary
 from glowpy.llvm.machine import LLVM_VERSION, Form, host_features
 from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
+from glowpy.llvm.stock import Stock, open_stock
+from glowpy.llvm.variant import STOCK_FOLDER
 from glowpy.operators import operator_sets
 from glowpy.passes import GraphPass, PassContext
 from glowpy.recipe import Compilation
@@ -282,9 +284,18 @@ class Compiler:
             visible=settings.perf_map or bool(settings.jitdump),
         )
         texts = generate_llvm({name: program}, self.target, self.kernels, code_options)
+        libraries, use_cache = self.kernels.bitcode, options.cache
+        stock = self._stock(libraries)
         return compile_objects(
-            texts, self.target.machine, self.kernels.bitcode, use_cache=options.cache
+            texts, self.target.machine, libraries, use_cache=use_cache, stock=stock
         )
+
+    def _stock(self, libraries: Sequence[bytes]) -> Stock | None:
+        """The code that an installation brings; none where code is for a processor that was named."""
+        if self.options.target or self.options.cpu not in ("", "native"):
+            return None
+        machine = portable_machine(self.target)
+        return open_stock(STOCK_FOLDER, self.target.variant.name, machine, libraries)
 
     def _debugged(self, name: str, program: Program) -> tuple[str, str] | None:
         """The file that debuggers show, which is written, and its folder; None if there is to be none."""

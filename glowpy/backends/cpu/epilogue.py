@@ -52,24 +52,62 @@ def emit_epilogue(
     """The epilogue of a run whose head is a product: (function, finished tile or nothing, environment for both).
 
     The function runs the members after the head on a tile of sums, which it is handed, and stores what is needed of
-    them, and of the sums. A row of a tile lies in one row of the result, whose last dimension is a row. There is a loop
-    of its own for tiles of `work.block` columns, which most have: LLVM makes whole vectors of it.
+    them, and of the sums. What calls tiles is shared by many layers, and so is this: where rows lie at equal distances,
+    these are in the environment.
     """
-    head, members, shape = run.head, run.following, run.shape
-    module, dim, block = caller.module, caller.module.dim, work.block
-    numbers = [f"{dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
-    body = Body(
-        module, f"{caller.name}_tile", caller.lines, ["ptr noalias %tile", *numbers], caller.symbols
+    head, module = run.head, caller.module
+    values = [head.operands[0].value, *(r.value for inst in run.following for r in inst.operands)]
+    chain = _Chain(run, context, {value: element_steps(value, run.shape) for value in values})
+    row_steps = chain.row_steps if any(work.tiles) else None
+    distances = _distances(row_steps)
+    numbers = [f"{module.dim} %{name}" for name in ("ld", "row", "col", "rows", "cols")]
+    parameters = ["ptr noalias %tile", *numbers]
+    parameters += [f"{module.dim} {name}" for name in distances.values()]
+    body = Body(module, f"{caller.name}_tile", caller.lines, parameters, caller.symbols)
+    _write_loops(body, chain, work, row_steps, distances)
+    finish = module.function(body, inline=True)
+
+    environment = _Environment(caller)
+    function = Body(
+        module, f"{caller.name}_epilogue", caller.lines, ["ptr %env", "ptr %tile", *numbers]
     )
+    function.at(head)
+    arguments = [*environment.pointers(function, body.memories), "ptr %tile", *numbers]
+    arguments += environment.numbers(function, tuple(distances))
+    function.line(f"call void @{finish}({', '.join(arguments)})")
+    finished = ""
+    if work.finished is not None:
+        finished = _finished_tile(chain, work.finished, work.block, environment)
+    # A walk that calls tiles is shared by many products; any other kernel is made for one, with its epilogue inside.
+    inline = module.has_debug_info or not work.tiles
+    return f"@{module.function(function, inline=inline)}", finished, environment.write()
+
+
+def _write_loops(
+    body: Body,
+    chain: _Chain,
+    work: Work,
+    row_steps: Mapping[Value, Dim] | None,
+    distances: Mapping[Dim, str],
+) -> None:
+    """The loops over the elements of a tile of sums.
+
+    There is one of its own for tiles of `work.block` columns, which most have: LLVM makes whole vectors of it. A row of
+    a tile lies in one row of the result, whose last dimension is a row.
+    """
+    head, dim, block, steps = chain.run.head, body.module.dim, work.block, chain.steps
     body.at(head)
     result = head.operands[0].value
-    values = [result, *(ref.value for inst in members for ref in inst.operands)]
-    steps = {value: element_steps(value, shape) for value in values}
 
     def loops(columns: int | str, ld: str) -> None:
         with body.loop("%rows") as row:
             at = body.let(f"mul nuw nsw {dim} {row}, {ld}")
-            starts = _row_starts(body, body.let(f"add nuw nsw {dim} %row, {row}"), shape, steps)
+            number = body.let(f"add nuw nsw {dim} %row, {row}")
+            starts = (
+                _row_starts(body, number, chain.run.shape, steps)
+                if row_steps is None
+                else _equal_starts(body, number, row_steps, distances)
+            )
             with body.loop(columns, unroll=False) as col:
                 place = body.let(f"add nuw nsw {dim} {at}, {col}")
                 column = body.let(f"add nuw nsw {dim} %col, {col}")
@@ -79,28 +117,19 @@ def emit_epilogue(
                     return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
 
                 total = body.load(result.type.kind, "%tile", place)
-                emit_members(body, members, context, index, body.pointer, (head, total))
+                following, context = chain.run.following, chain.context
+                emit_members(body, following, context, index, body.pointer, (head, total))
 
     if not work.only_blocks and highest(result.type.shape[-1]) >= block:
         with body.returning_if(body.let(f"icmp eq {dim} %cols, {block}")):
             loops(block, str(block))
     loops(*((block, str(block)) if work.only_blocks else ("%cols", "%ld")))
-    finish = module.function(body, inline=True)
 
-    environment = _Environment(caller)
-    function = Body(
-        module, f"{caller.name}_epilogue", caller.lines, ["ptr %env", "ptr %tile", *numbers]
-    )
-    function.at(head)
-    pointers = environment.pointers(function, body.memories)
-    function.line(f"call void @{finish}({', '.join([*pointers, 'ptr %tile', *numbers])})")
-    finished = ""
-    if work.finished is not None:
-        chain = _Chain(run, context, steps)
-        finished = _finished_tile(chain, work.finished, work.block, environment)
-    # A walk that calls tiles is shared by many products; any other kernel is made for one, with its epilogue inside.
-    inline = module.has_debug_info or not work.tiles
-    return f"@{module.function(function, inline=inline)}", finished, environment.write()
+
+def _distances(row_steps: Mapping[Value, Dim] | None) -> dict[Dim, str]:
+    """The names of the parameters for all distances between rows, but 0."""
+    distinct = dict.fromkeys(() if row_steps is None else row_steps.values())
+    return {step: f"%s{index}" for index, step in enumerate(s for s in distinct if s != 0)}
 
 
 class _Environment:
@@ -196,7 +225,7 @@ def _finished_tile(
     ):
         return ""
     head, module, dim = chain.run.head, caller.module, caller.module.dim
-    steps = [step for step in dict.fromkeys(row_steps.values()) if step != 0]
+    steps = _distances(row_steps)
     finish = _finish(chain, tile.pixels, columns, steps, row_steps, caller)
     pointers = ["%start", "%input", "%weights", "%reach"]
     places = [f"{dim} %row", f"{dim} %col"]
@@ -221,7 +250,7 @@ def _finished_tile(
     arguments += lines.arguments(written, read, row_steps[written])
     call_tile(body, tile, head.operands[1].value.type.kind, arguments, "fetching")
     arguments = [*environment.pointers(body, finish.memories), f"ptr {sums}", *places]
-    arguments += environment.numbers(body, steps)
+    arguments += environment.numbers(body, tuple(steps))
     body.line(f"call void @{module.function(finish, inline=True)}({', '.join(arguments)})")
     return module.function(body, inline=module.has_debug_info, work=TILED_WORK)
 
@@ -230,31 +259,28 @@ def _finish(
     chain: _Chain,
     pixels: int,
     columns: int,
-    steps: Sequence[Dim],
+    names: Mapping[Dim, str],
     row_steps: Mapping[Value, Dim],
     caller: Body,
 ) -> Body:
-    """A function that finishes a tile of constant size. It is handed the distances of rows, `steps`, after the place.
+    """A function that finishes a tile of constant size. It is handed the distances of rows, `names`, after the place.
 
     There is a loop for each row, so that every place in the tile is a constant: then LLVM needs no memory for it.
     """
     module, dim, head = caller.module, caller.module.dim, chain.run.head
-    names = {step: f"%s{index}" for index, step in enumerate(steps)}
     numbers = [f"{dim} {name}" for name in ("%row", "%col", *names.values())]
     body = Body(module, f"{caller.name}_finish", caller.lines, ["ptr noalias %tile", *numbers])
     body.at(head)
     kind = head.operands[0].value.type.kind
     for row in range(pixels):
         number = body.let(f"add nuw nsw {dim} %row, {row}")
-        starts = {
-            step: body.let(f"mul nuw nsw {dim} {number}, {name}") for step, name in names.items()
-        }
+        starts = _equal_starts(body, number, row_steps, names)
         with body.loop(columns, unroll=False, wholly=True) as col:
             column = body.let(f"add nuw nsw {dim} %col, {col}")
 
-            def index(value: Value, starts: dict[Dim, str] = starts, column: str = column) -> str:
+            def index(value: Value, starts: dict[Value, str] = starts, column: str = column) -> str:
                 inner = linear(body, [column], chain.steps[value][-1:])
-                return body.let(f"add nuw nsw {dim} {starts.get(row_steps[value], '0')}, {inner}")
+                return body.let(f"add nuw nsw {dim} {starts[value]}, {inner}")
 
             place = body.let(f"add nuw nsw {dim} {col}, {row * columns}")
             total = body.load(kind, "%tile", place)
@@ -311,6 +337,15 @@ class _Lines:
         place = body.let(f"add nuw nsw {dim} {first}, {column}")
         type = memory_type(value.type.kind)
         return body.let(f"getelementptr {type}, ptr {pointer}, {dim} {place}")
+
+
+def _equal_starts(
+    body: Body, row: str, row_steps: Mapping[Value, Dim], distances: Mapping[Dim, str]
+) -> dict[Value, str]:
+    """Returns the address in every value of row number `row`, where rows lie at equal distances of these names."""
+    dim = body.module.dim
+    starts = {s: body.let(f"mul nuw nsw {dim} {row}, {name}") for s, name in distances.items()}
+    return {value: starts.get(step, "0") for value, step in row_steps.items()}
 
 
 def _row_starts(

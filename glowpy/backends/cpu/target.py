@@ -25,7 +25,14 @@ from glowpy.llvm.machine import (
 from glowpy.llvm.target import Target
 from glowpy.support.errors import UserError
 
-__all__ = ["CODE_MODELS", "FLOAT_ABIS", "RELOCATIONS", "CpuTarget", "resolve_target"]
+__all__ = [
+    "CODE_MODELS",
+    "FLOAT_ABIS",
+    "RELOCATIONS",
+    "CpuTarget",
+    "portable_machine",
+    "resolve_target",
+]
 
 FLOAT_ABIS = ("soft", "hard")
 RELOCATIONS = ("static", "pic")
@@ -124,6 +131,12 @@ def _check_bf16(variant: Variant, cpu: str, features: frozenset[str], settings: 
         f"precision: {cpu} does not multiply numbers in bf16: it lacks {lacking}",
         note=f"leave precision out, or compile for a processor such as {others[-1].bf16_cpus[0]}",
     )
+
+
+def portable_machine(target: CpuTarget) -> Machine:
+    """The machine whose code runs on every processor of the target's variant."""
+    features = ",".join(f"+{name}" for name in sorted(target.variant.requires))
+    return replace(target.machine, cpu=target.variant.cpu, features=features)
 
 
 def _normalized(triple: str) -> str:

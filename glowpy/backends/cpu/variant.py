@@ -19,6 +19,7 @@ __all__ = [
     "Variant",
     "baseline_variant",
     "for_processor",
+    "machines_of",
     "select_variant",
     "variant_named",
 ]
@@ -121,6 +122,12 @@ def variant_named(name: str) -> Variant:
 def for_processor(variant: Variant, cpu: str) -> Variant:
     """The variant with the model of a processor, given by LLVM's name: the kernels are the same."""
     return _FOR_PROCESSORS.get((variant.name, cpu), variant)
+
+
+def machines_of(variant: Variant) -> tuple[Machine, ...]:
+    """The models of a variant's processors, as they compute with floats: the usual one, then others."""
+    others = [one.machine for (name, _), one in _FOR_PROCESSORS.items() if name == variant.name]
+    return tuple(dict.fromkeys([variant.machine, *others]))
 
 
 def select_variant(triple: str, features: Collection[str]) -> Variant:
