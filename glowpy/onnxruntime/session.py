@@ -41,6 +41,7 @@ from glowpy.onnxruntime.model import (
 )
 from glowpy.onnxruntime.options import RunOptions, SessionOptions
 from glowpy.onnxruntime.providers import CPU, Providers, check_providers
+from glowpy.onnxruntime.session_internals import RawSession
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
 from glowpy.session.preparation import parse_ranges
 from glowpy.session.session import InferenceSession as Session
@@ -258,9 +259,7 @@ class InferenceSession(ProcessBound):
     @property
     def _sess(self) -> Any:
         """The object beneath the session that some libraries reach for."""
-        from glowpy.onnxruntime.session_internals import raw_session  # noqa: PLC0415 -- it wraps sessions
-
-        return raw_session(self)
+        return RawSession(self)
 
     def disable_fallback(self) -> None:
         """Nothing to do: there is no other provider to fall back from."""

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from glowpy.core.tensor import Array
 from glowpy.onnxruntime.binding import IOBinding
 from glowpy.onnxruntime.devices import OrtDevice, OrtEpDevice, OrtMemoryInfo
 from glowpy.onnxruntime.model import ModelMetadata, NodeArg
 from glowpy.onnxruntime.options import RunOptions, SessionOptions
-from glowpy.onnxruntime.session import InferenceSession
 from glowpy.onnxruntime.values import OrtValue, OrtValueVector
 
-__all__ = ["RawSession", "SessionIOBinding", "raw_session"]
+if TYPE_CHECKING:
+    from glowpy.onnxruntime.session import InferenceSession
+
+__all__ = ["RawSession", "SessionIOBinding"]
 
 
-@final
 class RawSession:
-    """A session whose outputs are named after its inputs, and whose properties are nouns."""
+    """The object that lies beneath a session: its outputs are named after its inputs, and its properties are nouns."""
 
-    def __init__(
-        self,
-        options: SessionOptions,
-        model: str | PathLike[str] | bytes,
-        from_path: bool = True,
-        read_config: bool = False,
-    ) -> None:
-        del from_path, read_config
-        self.session = InferenceSession(model, options)
+    def __init__(self, session: InferenceSession) -> None:
+        self.session = session
 
     def initialize_session(
         self,
@@ -112,13 +105,6 @@ class RawSession:
         if name == "session" or name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.session, name)
-
-
-def raw_session(session: InferenceSession) -> RawSession:
-    """Wraps a session as the object that lies beneath onnxruntime's: it is the same session."""
-    raw = RawSession.__new__(RawSession)
-    raw.session = session
-    return raw
 
 
 @final

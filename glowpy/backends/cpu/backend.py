@@ -68,7 +68,7 @@ class CpuBackend(Backend):
         cls = type(self)
         is_plain = cls is CpuBackend and self.options.tune is None
         known = known_code_identity(self.options) if is_plain else ""
-        self._lazy = LazyCompiler(self.options, lambda: cls.libraries, known)
+        self._lazy = LazyCompiler(self.options, lambda: cls.libraries, CpuBackend, known)
         if not known:
             _ = self.compiler  # which raises what is wrong with the options
         if not 0 <= self.options.threads <= MOST_THREADS:

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import glowpy.backends.cpu.operations  # noqa: F401 - fills the tables of rules
 from glowpy.backend import CompileOptions, Operation, Program
-from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.bf16_products import is_tiled_in_bf16
 from glowpy.backends.cpu.block_weights import is_read_in_blocks
 from glowpy.backends.cpu.bundle_code import CpuBundleCompiler
@@ -72,6 +71,9 @@ from glowpy.support.errors import UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.progress import report
 
+if TYPE_CHECKING:
+    from glowpy.backends.cpu.backend import CpuBackend
+
 __all__ = ["Compiler", "counter_of"]
 
 
@@ -85,8 +87,14 @@ class Compiler:
         chooser: Who decides between several ways to compute a product.
     """
 
-    def __init__(self, options: CpuOptions, libraries: tuple[KernelLibrary, ...]) -> None:
+    def __init__(
+        self,
+        options: CpuOptions,
+        libraries: tuple[KernelLibrary, ...],
+        backend_of: Callable[[CpuOptions], CpuBackend],
+    ) -> None:
         self.options = options
+        self._backend_of = backend_of
         self.target = resolve_target(options)
         self._libraries = libraries
         self._kernels = Kernels(libraries, self.target.variant)
@@ -338,7 +346,7 @@ class Compiler:
     ) -> Callable[[], float]:
         """A network compiled for one thread, with products as the chooser says; see `timed_runs`."""
         options = self.options
-        twin = CpuBackend(
+        twin = self._backend_of(
             CpuOptions(
                 cpu=options.cpu,
                 features=options.features,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 from glowpy.operators import operator_sets
 
 if TYPE_CHECKING:
+    from glowpy.backends.cpu.backend import CpuBackend
     from glowpy.backends.cpu.compiler import Compiler
     from glowpy.backends.cpu.options import CpuOptions
     from glowpy.backends.cpu.target import CpuTarget
@@ -26,10 +27,15 @@ class LazyCompiler:
     """
 
     def __init__(
-        self, options: CpuOptions, libraries: Callable[[], tuple[KernelLibrary, ...]], known: str
+        self,
+        options: CpuOptions,
+        libraries: Callable[[], tuple[KernelLibrary, ...]],
+        backend_of: Callable[[CpuOptions], CpuBackend],
+        known: str,
     ) -> None:
         self._options = options
         self._libraries = libraries
+        self._backend_of = backend_of
         self.known = known
 
     @cached_property
@@ -37,7 +43,7 @@ class LazyCompiler:
         """The compiler. Raises UserError for options that it has no use for."""
         from glowpy.backends.cpu.compiler import Compiler  # noqa: PLC0415 - LLVM and all passes
 
-        return Compiler(self._options, self._libraries())
+        return Compiler(self._options, self._libraries(), self._backend_of)
 
     @property
     def target(self) -> CpuTarget:

@@ -1,5 +1,8 @@
 """The names that onnxruntime keeps in its extension module: exceptions, options, values, and raw sessions."""
 
+from os import PathLike
+from typing import final
+
 from glowpy.onnxruntime.adapters import AdapterFormat, LoraAdapter
 from glowpy.onnxruntime.block_quantizer import (
     quantize_matmul_2bits,
@@ -79,8 +82,8 @@ from glowpy.onnxruntime.options import (
     get_default_session_options,
 )
 from glowpy.onnxruntime.providers import get_all_providers, get_available_providers, get_device
-from glowpy.onnxruntime.session_internals import RawSession as InferenceSession
-from glowpy.onnxruntime.session_internals import SessionIOBinding
+from glowpy.onnxruntime.session import InferenceSession as _Session
+from glowpy.onnxruntime.session_internals import RawSession, SessionIOBinding
 from glowpy.onnxruntime.sparse import (
     OrtSparseFormat,
     SparseBlockSparseView,
@@ -201,3 +204,18 @@ __all__ = [
     "set_seed",
     "unregister_execution_provider_library",
 ]
+
+
+@final
+class InferenceSession(RawSession):
+    """A session that is made as onnxruntime's is from C++: of the options first."""
+
+    def __init__(
+        self,
+        options: SessionOptions,
+        model: str | PathLike[str] | bytes,
+        from_path: bool = True,
+        read_config: bool = False,
+    ) -> None:
+        del from_path, read_config
+        super().__init__(_Session(model, options))
