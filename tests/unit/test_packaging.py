@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from glowpy.backends.builtin import PLACES
 from glowpy.backends.cpu.variant import VARIANTS, baseline_variant
 from tests.bundles.programs import ALONE
 
@@ -79,7 +80,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_wheel_says_where_pytorch_finds_the_backend(wheel: Path) -> None:
+def test_wheel_says_where_the_backends_are(wheel: Path) -> None:
+    """PyTorch's, and glowpy's own."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
         parser = configparser.ConfigParser()
@@ -87,6 +89,7 @@ def test_wheel_says_where_pytorch_finds_the_backend(wheel: Path) -> None:
     assert dict(parser["torch_dynamo_backends"]) == {
         "glowpy": "glowpy.frontends.torch.compile:backend"
     }
+    assert dict(parser["glowpy.backends"]) == dict(PLACES)
 
 
 def test_wheel_is_for_a_platform_but_any_python(wheel: Path) -> None:
