@@ -4,7 +4,7 @@ Beside it a round may read elements of sequences, and append to them: that takes
 
 - A sequence that no round changes, and that is read at the number of the round, is scanned as one array.
 - A list that each round appends the same number of elements to is stacked, whatever extents these have.
-- The last element of such a list is what the round before has appended.
+- The last element of such a list is what the round before has appended, and its length is known for each round.
 - A SequenceMap reads and appends nothing but elements.
 """
 
@@ -22,6 +22,9 @@ from glowpy.rounds import Rounds, Wiring
 
 __all__ = ["BodyWiring", "wiring_of"]
 
+_FEW_LENGTHS = 1 << 10
+"""Lengths of a list are listed for so many rounds, or as many as there were."""
+
 
 @dataclass(frozen=True)
 class BodyWiring:
@@ -33,6 +36,7 @@ class BodyWiring:
         mapped: The inputs of the graph of a SequenceMap.
         elements: The sequence whose element at the number of the round a value is, by the value's name.
         latest: The place in the state of the list whose last element a value is, by the value's name.
+        lengths: The place of the list whose length a value is before the round.
     """
 
     wiring: Wiring
@@ -40,6 +44,7 @@ class BodyWiring:
     mapped: tuple[str, ...]
     elements: Mapping[str, str]
     latest: Mapping[str, int]
+    lengths: Mapping[str, int]
 
     def add_elements(self, values: dict[str, HostValue], rounds: Rounds) -> dict[str, Array] | None:
         """Adds to `values` what the next round reads of sequences; the arrays that rounds scan, by name.
@@ -58,6 +63,12 @@ class BodyWiring:
             if not rounds.state[place]:
                 return None
             values[name] = rounds.state[place][-1]
+        growth = {place: len(names) for place, names in self.wiring.appended}
+        for name, place in self.lengths.items():
+            more, first = growth.get(place, 0), len(rounds.state[place])
+            numbers = np.arange(rounds.round + max(rounds.round, _FEW_LENGTHS)) - rounds.round
+            stacks[name] = numbers * more + first
+            values[name] = stacks[name][rounds.round, ...]
         return stacks
 
 
@@ -75,7 +86,7 @@ def wiring_of(plan: HostPlan, segment: Segment, rounds: Rounds) -> BodyWiring | 
         return None
     appended = tuple((place, (name,)) for place, name in enumerate(given))
     wiring = Wiring((), tuple(sorted(lists)), (), "", "", appended)
-    return BodyWiring(wiring, (), plan.inputs, {name: name for name in lists}, {})
+    return BodyWiring(wiring, (), plan.inputs, {name: name for name in lists}, {}, {})
 
 
 class _Wirer:
@@ -118,7 +129,7 @@ class _Wirer:
                 carried.append((place, taken if taken in segment.inputs else "", given))
         growing = {place: tuple(names) for place, names in appended.items() if names}
         stacked = tuple(map(self._source, self._results[count:]))
-        elements, latest = self._read({p for p, names in appended.items() if names == []})
+        elements, latest, lengths = self._read({p for p, names in appended.items() if names == []})
         last = {name: growing.get(place, ("",))[-1] for name, place in latest.items()}
         needed = {*stacked, *(given for _, _, given in carried), *last.values(), keep} - {""}
         names = {name for listed in growing.values() for name in listed}
@@ -132,14 +143,14 @@ class _Wirer:
         scanned = tuple(self._inputs[count:])
         wiring = Wiring(
             tuple(carried),
-            (*scanned, *elements),
+            (*scanned, *elements, *lengths),
             stacked,
             self._number,
             keep,
             tuple(growing.items()),
             tuple(last.items()),
         )
-        return BodyWiring(wiring, scanned, (), elements, latest)
+        return BodyWiring(wiring, scanned, (), elements, latest, lengths)
 
     def _appended(self, taken: str, given: str) -> list[str] | None:
         """Returns what a round appends to a list, in order; None if it does something else to it."""
@@ -153,24 +164,32 @@ class _Wirer:
             items.append(self._source(step.inputs[1]))
         return items[::-1]
 
-    def _read(self, same: set[int]) -> tuple[dict[str, str], dict[str, int]]:
-        """Returns the values that are elements of sequences; lists at places that are the `same` are such, too."""
+    def _read(self, same: set[int]) -> tuple[dict[str, str], dict[str, int], dict[str, int]]:
+        """Returns the values that are elements of sequences, the last ones of lists, and lengths of lists.
+
+        Lists at places that are the `same` after a round are sequences.
+        """
         elements: dict[str, str] = {}
         latest: dict[str, int] = {}
+        lengths: dict[str, int] = {}
+        lists = self._inputs[: len(self._rounds.state)]
         unchanged = {*self._plan.outer, *(self._inputs[place] for place in same)}
         for step in self._plan.host_steps:
+            if step.operator == "SequenceLength" and self._source(step.inputs[0]) in lists:
+                lengths[step.outputs[0]] = lists.index(self._source(step.inputs[0]))
+                self._explained.add(id(step))
             if step.operator != "SequenceAt":
                 continue
             sequence, position = map(self._source, step.inputs)
             (name,) = step.outputs
             if sequence in unchanged and position == self._number:
                 elements[name] = sequence
-            elif sequence in self._inputs[: len(self._rounds.state)] and self._is_last(position):
-                latest[name] = self._inputs.index(sequence)
+            elif sequence in lists and self._is_last(position):
+                latest[name] = lists.index(sequence)
             else:
                 continue
             self._explained.add(id(step))
-        return elements, latest
+        return elements, latest, lengths
 
     def _is_last(self, position: str) -> bool:
         number = self._plan.constants.get(position)

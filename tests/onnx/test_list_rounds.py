@@ -48,6 +48,11 @@ UNCHANGED = """agraph (float[R, N] x, int64 k) => (float[N] y) { t = Constant<va
     y, s9 = Loop(k, t, x0, s)
     <body = g (int64 i, bool c, float[N] a, seq(float[N]) s1) => (bool c2, float[N] b, seq(float[N]) s1) {
       e = SequenceAt(s1, i) b = Add(a, e) c2 = Identity(c) }> }"""
+UNTIL = """agraph (float[N] x, int64 k) => (float[K] y, float[J] z) {
+    t = Constant<value = bool {1}>() s0 = SequenceEmpty<dtype = 1>() z, s = Loop( , t, x, s0)
+    <body = g (int64 i, bool c, float[L] a, seq(float[L]) s1) => (bool c2, float[M] b, seq(float[L]) s2) {
+      o = Constant<value = float {1.0625}>() b = Mul(a, o) s3 = SequenceInsert(s1, a) s2 = SequenceInsert(s3, b)
+      n = SequenceLength(s2) c2 = Less(n, k) }> y = ConcatFromSequence<axis = 0>(s) }"""
 MAPPED = """agraph (float[R, N] x, float[M] w) => (float[K] y, float[J] z) {
     s = SplitToSequence<axis = 0, keepdims = 0>(x) p, q = SequenceMap(s, w)
     <body = g (float[N] a, float[M] v) => (float[N] b, float[L] d) { b = Exp(a) d = Concat<axis = 0>(v, b) }>
@@ -65,6 +70,7 @@ CASES: dict[str, tuple[str, Array]] = {
     "the last one": (LAST, VECTOR),
     "at the number": (reading("e = SequenceAt(s, i)"), ROWS),
     "of a state": (UNCHANGED, ROWS),
+    "until there are enough": (UNTIL, VECTOR),
     "mapped": (MAPPED, ROWS),
 }  # fmt: skip
 ONE_BY_ONE: dict[str, tuple[str, Array]] = {

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from glowpy.importer.onnx.source import domain_of
 
-__all__ = ["LOOKUP_OPSET", "ML", "rewritten"]
+__all__ = ["LOOKUP_OPSET", "ML", "length_before", "rewritten"]
 
 ML = "ai.onnx.ml"
 LOOKUP_OPSET = 2
@@ -95,3 +96,13 @@ def _labelled(node: onnx.NodeProto, integers: str) -> Sequence[onnx.NodeProto]:
 
 def _lookup(node: onnx.NodeProto, source: str, target: str) -> onnx.NodeProto:
     return helper.make_node("LabelEncoder", [source], [target], node.name, domain=ML)
+
+
+def length_before(
+    node: onnx.NodeProto, sequence: str, more: int
+) -> tuple[Sequence[onnx.NodeProto], onnx.TensorProto]:
+    """The nodes that stand for a SequenceLength of so many elements `more` than a sequence has, and their constant."""
+    (result,) = node.output
+    number = numpy_helper.from_array(np.array(more, np.int64), f"{result}/more")
+    before = helper.make_node("SequenceLength", [sequence], [f"{result}/before"], node.name)
+    return [before, helper.make_node("Add", [before.output[0], number.name], [result])], number

@@ -31,7 +31,7 @@ from glowpy.importer.onnx.host.graph import (
     stored_type,
     takes_strings,
 )
-from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, rewritten
+from glowpy.importer.onnx.host.rewrites import LOOKUP_OPSET, ML, length_before, rewritten
 from glowpy.importer.onnx.host.steps import HostNode, Part, SplitGraph
 from glowpy.importer.onnx.host.types import (
     holds_strings,
@@ -142,12 +142,28 @@ class _Split:
             for inner in rewritten(node):
                 self.nodes.append(inner)
                 self.places.append(places[place] if places else place)
+        if self.graph is not self.source.proto.graph:
+            self._count_in_graphs()
         self.reads = [self._reads(node) for node in self.nodes]
         self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
         self._check_reads(names | set(self.stored))
         self.types = self._typed()
         self.hosted = self._hosted()
         self.phases = self._phases()
+
+    def _count_in_graphs(self) -> None:
+        """Counts the elements of a list that the graph takes before it appends to it: a round is one network then."""
+        inputs = {info.name for info in self.graph.input}
+        makers = {node.output[0]: node for node in self.nodes if node.op_type == "SequenceInsert"}
+        for index in reversed(range(len(self.nodes))):
+            sequence, more = self.nodes[index].input[0] if self.nodes[index].input else "", 0
+            while (maker := makers.get(sequence)) is not None:
+                sequence, more = maker.input[0], more + 1
+            if self.nodes[index].op_type == "SequenceLength" and more and sequence in inputs:
+                nodes, number = length_before(self.nodes[index], sequence, more)
+                self.nodes[index : index + 1] = nodes
+                self.places.insert(index, self.places[index])
+                self.stored[number.name] = number
 
     def opset(self, node: onnx.NodeProto) -> int:
         """The opset of its domain; 0 if the model has none. That of a lookup is its own."""
@@ -359,13 +375,20 @@ class _Split:
             makers = [self.makers[name] for name in reads if name in self.makers]
             phase = max([phases[maker] for maker in makers], default=0)
             phases.append(phase | 1 if index in hosted else phase + phase % 2)
-        self._delay(phases)
+        self._delay(phases, hosted)
         return phases
 
-    def _delay(self, phases: list[int]) -> None:
-        """Lets a phase wait for the next one of machine code where the session needs nothing of it before that."""
+    def _delay(self, phases: list[int], hosted: set[int]) -> None:
+        """Lets a phase wait for the next one of machine code where the session needs nothing of it before that.
+
+        What the session computes waits as well, each node for itself: until something reads it, or to the end.
+        """
         last = max((phase for phase in phases if not phase % 2), default=0)
         for phase in range(max(phases, default=0) // 2 * 2, -1, -2):
+            for index in reversed(range(len(phases))):
+                if phases[index] == phase + 1:
+                    limits = [phases[r] - (r not in hosted) for r in self.readers[index]]
+                    phases[index] = max(phase + 1, min(limits, default=last + 1))
             members = {index for index, other_phase in enumerate(phases) if other_phase == phase}
             readers = {reader for index in members for reader in self.readers[index]} - members
             next_phase = min([phases[reader] & ~1 for reader in readers], default=last)
