@@ -27,7 +27,6 @@ from glowpy.support import symbolic
 
 __all__ = ["Golden", "support_texts"]
 
-_TOLERANCE = 1e-3
 _SYMBOL_TYPE = (
     "%glowpy_symbol_t = type { ptr, [8 x i64], i64, i64, float, i32, i32, i32, i32, i32 }"
 )
@@ -58,15 +57,16 @@ def support_texts(
     options: BundleOptions,
     module: ModuleWriter,
     golden: Mapping[str, Sequence[Golden]],
+    tolerance: float,
 ) -> list[str]:
-    """The texts of everything visible in a bundle but the networks."""
+    """The texts of everything visible in a bundle but the networks; the self-test allows outputs the tolerance."""
     texts = list(_check_weights(layout, options, module))
     if options.weights == "embedded":
         texts += _weights(layout, options)
     if options.sanitize:
         texts += _hooks(options, module)
     if options.selftest:
-        texts += _selftest(layout, options, module, golden)
+        texts += _selftest(layout, options, module, golden, tolerance)
     if options.api == "dynamic":
         texts += _config(layout, options)
         if layout.is_open:
@@ -119,6 +119,7 @@ def _selftest(
     options: BundleOptions,
     module: ModuleWriter,
     golden: Mapping[str, Sequence[Golden]],
+    tolerance: float,
 ) -> Iterator[str]:
     """`NAME_selftest`: every golden run in the caller's memory; the first status that is not 0 is returned."""
     name, dim = options.name, module.dim
@@ -156,7 +157,8 @@ def _selftest(
                 if port.weight in run.outputs:
                     data = f"@{name}.expected.{step}.{port.name}"
                     yield f"{data} = private constant {_array(run.outputs[port.weight])}"
-                    lines += _compare(module, port, _place(step, port), data, f"{step}.{port.name}")
+                    places = _place(step, port), data
+                    lines += _compare(module, port, *places, f"{step}.{port.name}", tolerance)
             step += 1
     yield "\n".join([*lines, "  ret i32 0", "}"])
 
@@ -215,12 +217,14 @@ def _unless(code: str, step: int | str, status: str) -> list[str]:
     ]
 
 
-def _compare(module: ModuleWriter, port: Symbol, result: str, golden: str, step: str) -> list[str]:
+def _compare(
+    module: ModuleWriter, port: Symbol, result: str, golden: str, step: str, tolerance: float
+) -> list[str]:
     dim, kind = module.dim, port.type.kind
     if kind in (ElemKind.F32, ElemKind.F64):
         symbol = f"libjit_matches_{kind.suffix}"
         module.declare(symbol, "i1", ["ptr", "ptr", dim, "double"])
-        call = f"call i1 @{symbol}(ptr {result}, ptr {golden}, {dim} {port.type.count}, double {_TOLERANCE!r})"
+        call = f"call i1 @{symbol}(ptr {result}, ptr {golden}, {dim} {port.type.count}, double {tolerance!r})"
     else:
         module.declare("libjit_matches_x8", "i1", ["ptr", "ptr", dim])
         call = f"call i1 @libjit_matches_x8(ptr {result}, ptr {golden}, {dim} {port.type.size})"

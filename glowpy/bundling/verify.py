@@ -21,6 +21,7 @@ from glowpy.bundling.example import (
 from glowpy.bundling.make import random_inputs, run_in
 from glowpy.bundling.read import read_bundle
 from glowpy.bundling.sanitize import run_sanitized
+from glowpy.bundling.tolerance import tolerance_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import Extents
 from glowpy.core.tensor import Array
@@ -31,7 +32,6 @@ from glowpy.support.loc import Loc
 
 __all__ = ["OutputCheck", "Verification", "verify_bundle"]
 
-_TOLERANCE = 1e-3
 _SMALLEST = 1e-6
 """Outputs are compared relative to the largest expected one, or to this if they are all smaller."""
 
@@ -105,6 +105,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
         for extents in stored_extents(stored)
     ]
     checks: list[OutputCheck] = []
+    tolerance = tolerance_of(bf16=stored.manifest["target"].get("bf16", False))
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         start = time.perf_counter()
@@ -117,7 +118,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
             for (_, extents), outputs, right in zip(runs, results, expected, strict=True):
                 checks += [
                     replace(
-                        _compare(example.label, name, port, outputs[name], right[name]),
+                        _compare(example.label, name, port, outputs[name], right[name], tolerance),
                         extents=extents[name],
                     )
                     for name, (_, ports) in networks.items()
@@ -149,6 +150,7 @@ def _compare(
     port: Port,
     results: Mapping[str, Array],
     expected: Mapping[str, Array],
+    tolerance: float,
 ) -> OutputCheck:
     """Floats agree within the tolerance, quantized elements and codes within one step, all others exactly."""
     got, want = (_numbers(arrays[port.placeholder]) for arrays in (results, expected))
@@ -162,7 +164,7 @@ def _compare(
         )
     scale = float(np.abs(want[np.isfinite(want)]).max(initial=0.0))
     if port.type.kind.is_float:
-        limit = _TOLERANCE * max(scale, _SMALLEST)
+        limit = tolerance * max(scale, _SMALLEST)
     else:
         limit = 1.0 if port.type.quant is not None or port.type.kind.is_code else 0.0
     return OutputCheck(build, network, port.name, error, scale, error <= limit)

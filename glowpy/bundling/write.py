@@ -20,6 +20,7 @@ from glowpy.bundling.read import manifests
 from glowpy.bundling.report import SizeReport, check_budgets, measure
 from glowpy.bundling.sections import with_sections
 from glowpy.bundling.support_code import Golden, support_texts
+from glowpy.bundling.tolerance import tolerance_of
 from glowpy.bundling.wasm_file import is_wasm, read_wasm_sections
 from glowpy.bundling.weights import weights_header, weights_listing
 from glowpy.core.extents import reach
@@ -173,6 +174,7 @@ def _files(
 ) -> tuple[dict[str, bytes], SizeReport | None]:
     name, target, libraries = options.name, compiler.target, compiler.bitcode
     programs = {entry.name: entry.program for entry in layout.entries}
+    tolerance = tolerance_of(bf16=target.machine.bf16)
     code_options = CodeOptions(
         EntryOptions(
             checks=options.guard or not target.machine.small,
@@ -184,7 +186,7 @@ def _files(
         ),
         # GNU as takes no folder beside the file.
         (f"{name}.ir", "" if options.emit == "asm" else ".") if options.debug else None,
-        support=lambda module: support_texts(layout, options, module, golden),
+        support=lambda module: support_texts(layout, options, module, golden, tolerance),
     )
     text = compiler.code(programs, code_options)
     placed = with_sections(text, target.machine)

@@ -274,7 +274,7 @@ def _checked(report: RunReport, options: RunOptions) -> RunReport:
     run = report.run
     with progress(f"running {checker}"):
         expected = expected_outputs(checker, report.model, run.interpret, run.feeds)
-    kinds = run.kinds()
+    kinds = {*run.kinds(), *_asked_for(options.cpu_options)}
     differences = compare(run.compared, expected, *_tolerances(options.rtol, options.atol, kinds))
     return replace(report, checked_with=checker, differences=differences, inexact=bool(kinds))
 
@@ -310,6 +310,11 @@ def _tolerances(
         _ATOL if atol is None else atol,
         0.0 if given else max([_SHARE, *steps]),
     )
+
+
+def _asked_for(options: CpuOptions) -> set[ElemKind]:
+    """The halves that products are computed in, whatever the model has."""
+    return {ElemKind.BF16} if options.precision == "bf16" else set()
 
 
 def _inexact_kinds(f: Function) -> set[ElemKind | None]:

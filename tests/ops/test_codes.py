@@ -147,7 +147,7 @@ def test_a_network_that_only_differs_in_a_step_of_its_codes_is_verified() -> Non
     )
     for pair, same in ((near, True), (far, False)):
         got, expected = (np.array(numbers).astype(type.kind.dtype) for numbers in pair)
-        check = _compare("", "", port, {"y": got}, {"y": expected})
+        check = _compare("", "", port, {"y": got}, {"y": expected}, 0.0)
         assert check.within is same
 
 

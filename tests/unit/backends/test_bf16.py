@@ -436,6 +436,11 @@ def test_verbs(model: Path) -> None:
     status, errors = run_cli("run", str(model), "--precision", "bf16", "--backend", "interpreter")
     assert status != 0
     assert "no option --precision" in errors
+    status, output = run_cli(
+        "run", str(model), "--precision", "bf16", "--check-with", "interpreter"
+    )
+    assert status == 0, output
+    assert "dB" in output
     target = ("--target", "riscv64")
     status, errors = run_cli(
         "bundle", str(model), "-o", str(model.parent / "b"), "--precision", "bf16", *target
@@ -463,7 +468,7 @@ def test_bundles(
     need(emulator)
     monkeypatch.setenv("QEMU_CPU", "max")
     own = backend() if not target else CpuBackend(CpuOptions(precision="bf16", **target))
-    glowpy.bundle(glowpy.load(model), tmp_path / "half", BundleOptions("half"), own)
+    glowpy.bundle(glowpy.load(model), tmp_path / "half", BundleOptions("half", selftest=1), own)
     manifest = json.loads((tmp_path / "half" / "half.json").read_text())
     assert manifest["compile"]["precision"] == "bf16"
     assert manifest["target"]["bf16"] is True
