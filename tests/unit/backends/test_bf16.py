@@ -433,6 +433,10 @@ def test_verbs(model: Path) -> None:
     status, output = run_cli("dump", str(model), "--precision", "bf16", "--stage", "ir")
     assert status == 0
     assert "bf16[64x256]" in output
+    status, output = run_cli("dump", str(model), "--precision", "bf16", "--stage", "strategy")
+    assert status == 0
+    assert "in bf16" in output
+    assert "not by" not in output
     status, errors = run_cli("run", str(model), "--precision", "bf16", "--backend", "interpreter")
     assert status != 0
     assert "no option --precision" in errors

@@ -51,7 +51,7 @@ def declined(
         tuned: Whether it was measured which way is the fastest.
     """
     rule = _declined.get(type(inst))
-    if rule is None or inst.operands[0].value.type.kind is not ElemKind.F32:
+    if rule is None or inst.operands[1].value.type.kind is not ElemKind.F32:
         return {}
     direct = cheapest(problem, machine).cycles * problem.images
 

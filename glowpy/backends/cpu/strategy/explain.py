@@ -333,10 +333,11 @@ def _product(inst: Instruction, machine: Machine) -> Explanation:
         shown.append(estimate(problem, machine.model(lanes), *in_use[:3]))
     work = work_of(inst, machine.lanes)
     loops = [tile.name for tile in work.tiles if tile is not None]
+    kind = inst.operands[1].value.type.kind
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
-        asdict(problem),
+        {**asdict(problem), **({"in": kind.value} if kind is ElemKind.BF16 else {})},
         {name: value if isinstance(value, int) else str(value) for name, value in decision.items()},
         highest(work.units),
         tuple(loops),
