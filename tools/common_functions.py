@@ -27,7 +27,7 @@ from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import NodeValue, Placeholder
 from glowpy.llvm.code_options import CodeOptions, EntryOptions
-from glowpy.support.symbolic import ceil_div
+from glowpy.support.symbolic import Dim, ceil_div, static, symbol
 
 __all__ = ["common_texts"]
 
@@ -90,6 +90,9 @@ def _add_tiles(layers: _Layers, machine: Machine) -> None:
                 rest = fewer * machine.lanes
                 layers.convolution(pixels, vectors, columns, 1, chain, rest)
     layers.matmul(machine.lanes)
+    for pixels, vectors in tiles:
+        if pixels * vectors >= _FEWEST_SUMS or pixels == 1:
+            layers.open_matmul(pixels, vectors, vectors * machine.lanes)
 
 
 def _add_patches(layers: _Layers, machine: Machine) -> None:
@@ -139,6 +142,7 @@ class _Layers:
         self._f = self.module.create_function("main")
         self._scale = scale
         self._count = 0
+        self._rows = symbol("rows", 1, 1 << 20)
 
     def convolution(
         self,
@@ -184,6 +188,17 @@ class _Layers:
         )  # fmt: skip
         self._save(node.result, _nothing)
 
+    def open_matmul(self, pixels: int, vectors: int, block: int) -> None:
+        """A product of matrices with any number of rows."""
+        depth, columns = 8 * self._scale, block * self._scale
+        types = (self._rows, columns), (self._rows, depth), (columns // block, depth, block)
+        input, result, packed, _ = self._creation(*types)
+        node = create_cpu_matmul(
+            self._f, "open_matmul", result, input, packed,
+            tile_pixels=pixels, tile_vectors=vectors, slab=1, fetch=0,
+        )  # fmt: skip
+        self._save(node.result, _nothing)
+
     def winograd(
         self, kernel: int, patch: tuple[int, ...], pool: int, lanes: int, chain: _Chain
     ) -> None:
@@ -202,10 +217,11 @@ class _Layers:
         self._save(node.result, chain)
 
     def _creation(
-        self, result: tuple[int, ...], input: tuple[int, ...], weights: tuple[int, ...]
+        self, result: tuple[Dim, ...], input: tuple[Dim, ...], weights: tuple[int, ...]
     ) -> tuple[NodeValue, Type, NodeValue, NodeValue]:
         """An input, the type of a result, weights and a bias, of these shapes."""
-        packed, bias = self._constant("weights", weights), self._constant("bias", result[-1:])
+        packed = self._constant("weights", weights)
+        bias = self._constant("bias", static(result[-1:]))
         type = Type(ElemKind.F32, result)
         return self._placeholder(Type(ElemKind.F32, input)).value, type, packed, bias
 

@@ -240,7 +240,10 @@ def test_open_tiles_that_differ_in_pixels_alone_are_one() -> None:
     ]
     insts = [CopyInst(values((3,), (3,)), {}) for _ in own]
     shared = sharing_open_tiles(dict(zip(insts, own, strict=True)))
-    assert list(shared.values()) == [work(("regular", 14, 2), ("scattered", 8, 2)), own[1]]
+    assert list(shared.values()) == [
+        work(("regular", 16, 2), ("scattered", 8, 2)),
+        work(("regular", 16, 2), ("regular", 32, 1)),
+    ]
 
 
 def test_units_of_a_pool_are_rows_and_handed_out_together() -> None:

@@ -123,14 +123,15 @@ def sharing_open_tiles(works: Mapping[Instruction, Work]) -> dict[Instruction, W
     """Returns the work where tiles of open sizes that differ only in the pixels of a whole one are one function.
 
     What is left of a line is computed in tiles of the same few sizes whatever a whole one has, and an open tile has
-    code for each size: it is the longest to compile of all inner loops. That for the most pixels serves all.
+    code for each size: it is the longest to compile of all inner loops. That for the most pixels serves all, and is
+    called that of a round number of pixels, so that it serves other networks too.
     """
     most: dict[TileFunction, int] = {}
     for work in works.values():
         for tile in work.tiles:
             if tile is not None and tile.open_pixels:
                 alike = replace(tile, pixels=0)
-                most[alike] = max(tile.pixels, most.get(alike, 0))
+                most[alike] = max(_round_pixels(tile), most.get(alike, 0))
 
     def widest(tile: TileFunction | None) -> TileFunction | None:
         if tile is None or not tile.open_pixels:
@@ -140,6 +141,13 @@ def sharing_open_tiles(works: Mapping[Instruction, Work]) -> dict[Instruction, W
     return {
         inst: replace(work, tiles=tuple(map(widest, work.tiles))) for inst, work in works.items()
     }
+
+
+def _round_pixels(tile: TileFunction) -> int:
+    """The most pixels of an open tile that is the same function: sizes are 16, 8, and all below 8."""
+    if tile.pixels <= 8:
+        return tile.pixels
+    return 16 if tile.pixels <= 16 else 32
 
 
 @_rules(CpuConvInst)
