@@ -186,7 +186,9 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
 #ifndef ROW_LINES
 #define ROW_LINES 8
 #define ROW_COLUMNS 4
-#define MANY_DEPTH 512  // beyond it columns that are read at once compete for few lines of the cache
+#define MANY_DEPTH 512 // beyond it columns that are read at once compete for few lines of the cache
+#define LINE_BYTES 64  // of most caches
+#define FETCHED_AHEAD (4096 / (dim_t)sizeof(F))
 #endif
 
 /// A row times `vectors` vectors of columns that lie side by side in each line of the matrix, `step` after the last one.
@@ -286,13 +288,23 @@ INLINE void OF(row_times_each)(S *result, OF(row_t) row, const F *matrix, dim_t 
   UNROLL for (dim_t n = 0; n < count; n++) result[n] = OF(sum_of_lanes)(sums[n]);
 }
 
+/// Fetches as many columns as a vector has lanes, which lie one after the other, a page further on: a processor begins to fetch
+/// what comes next only a little before such short sums need it.
+INLINE void OF(fetch_columns)(const F *matrix, dim_t step) {
+  for (dim_t i = 0; i < W * step; i += LINE_BYTES / (dim_t)sizeof(F))
+    __builtin_prefetch(matrix + FETCHED_AHEAD + i, 0, 3);
+}
+
 /// A row times columns that each lie by themselves. Nothing is read beyond the last one.
 INLINE void OF(row_times_separate)(S *result, const T *elements, const F *matrix, dim_t depth, dim_t step, dim_t cols) {
   OF(row_t) row = OF(row_of)(elements, depth);
   dim_t n = 0, whole = cols;
   while (depth < W && whole > 0 && (cols - whole) * step + depth < W) whole--;
   if (depth < MANY_DEPTH)
-    for (; n + W <= whole; n += W) OF(row_times_many)(result + n, row, matrix + n * step, step);
+    for (; n + W <= whole; n += W) {
+      if (step < depth + W) OF(fetch_columns)(matrix + n * step, step);
+      OF(row_times_many)(result + n, row, matrix + n * step, step);
+    }
   for (; n + ROW_COLUMNS <= whole; n += ROW_COLUMNS)
     OF(row_times_each)(result + n, row, matrix + n * step, step, ROW_COLUMNS);
   for (; n < whole; n++) OF(row_times_each)(result + n, row, matrix + n * step, step, 1);
