@@ -159,13 +159,12 @@ def _stored_backend(stored: StoredBundle) -> Backend:
     """Returns a backend like the one that made a bundle. Raises LoadError unless there is one here."""
     cls, where = backend_class(stored.backend), Loc(str(stored.directory))
     others = [name for name in stored.settings if name not in option_names(cls)]
-    if others or cls.options_type is None:
-        given = f"the option '{others[0]}'" if others else "options"
+    if others:
         raise LoadError(
-            f"it was made by a backend '{stored.backend}' with {given}, which this one does not have",
+            f"it was made by a backend '{stored.backend}' with the option '{others[0]}', which this one does not have",
             loc=where,
         )
-    backend = cls(cls.options_type(**stored.settings))
+    backend = cls() if cls.options_type is None else cls(cls.options_type(**stored.settings))
     if backend.bundle_compiler is None:
         raise LoadError(
             f"it was made by a backend '{stored.backend}' that makes bundles, which this one does not",

@@ -37,7 +37,7 @@ def _expect(what: str, expected: Sequence[Type], got: Sequence[Type]) -> None:
 
 @infer(CallNode)
 def _called(inputs: list[Type], function: Ports) -> tuple[Type, ...]:
-    _expect(f"@{function.name} to take", inputs, function.takes)
+    _expect(f"the operands of @{function.name} to be", function.takes, inputs)
     return tuple(function.gives)
 
 
@@ -55,7 +55,7 @@ def _always(f: Function, n: CallNode) -> tuple[Operand, ...]:
 def _if(inputs: list[Type], then: Ports, otherwise: Ports) -> tuple[Type, ...]:
     _expect("the condition", [_TRUTH], inputs[:1])
     for branch in (then, otherwise):
-        _expect(f"@{branch.name} to take", inputs[1:], branch.takes)
+        _expect(f"the operands of @{branch.name} to be", branch.takes, inputs[1:])
     _expect(f"@{otherwise.name} to give", then.gives, otherwise.gives)
     return tuple(then.gives)
 
@@ -79,7 +79,7 @@ def _loop(inputs: list[Type], body: Ports, carried: int, room: Dim) -> tuple[Typ
             f"expected a limit, a condition and {carried} values that @{body.name} takes and gives"
         )
     _expect("a limit and a condition", [_NUMBER, _TRUTH], inputs[:2])
-    _expect(f"@{body.name} to take", [_NUMBER, *inputs[2:]], body.takes)
+    _expect(f"the operands of @{body.name} to be", body.takes, [_NUMBER, *inputs[2:]])
     if isinstance(room, int) and not 0 <= room <= MAX_BYTES:
         raise UserError(f"expected a room from 0 to {MAX_BYTES}, got {room}")
     state = [_TRUTH, *inputs[2 : 2 + carried]]

@@ -14,7 +14,7 @@ INLINE dim_t matrix_offset(dim_t matrix, const ints_t *shape, const ints_t *stri
   return offset;
 }
 
-/// Packs matrices K x N whose neighbours of a column lie together, `dot` of them, as words of 32 bits (see libjit/README.md).
+/// Packs matrices K x N whose neighbours of a column lie together, `DOT` of them, as words of 32 bits (see libjit/README.md).
 #define PACK_WORDS(T, SUFFIX, DOT)                                                                                     \
   KERNEL void libjit_cpu_pack_matrix_##SUFFIX(T *result, const T *input, const ints_t *result_shape,                   \
                                               const ints_t *input_shape, const ints_t *input_strides, dim_t block) {   \

@@ -146,7 +146,7 @@ def test_a_call_takes_and_gives_what_its_function_does() -> None:
     module = parse_module(TEXT)
     f, (x, *_) = module.main, module.placeholders
     with pytest.raises(
-        UserError, match=r"call: expected @grow to take f32\[3\], f32\[3\], got f32\[3\]"
+        UserError, match=r"the operands of @grow to be f32\[3\], got f32\[3\], f32\[3\]"
     ):
         f.create_call("c", [x, x], "grow")
     with pytest.raises(UserError, match=r"expected one of the functions .*, got 'shrink'"):

@@ -53,12 +53,18 @@ class CpuBundleCompiler(BundleCompiler):
         tuned = {} if self._options.tune is None else {"tune": 0.0}
         precision = {"precision": self._options.precision} if self._target.machine.bf16 else {}
         settings = {name: getattr(self._options, name) for name in _MACHINE_OPTIONS}
-        return settings | precision | tuned
+        return settings | precision | tuned | self._memory
 
     @property
     def identity(self) -> Sequence[str]:
         """Whether code is exact, and whether products are computed as was measured to be best, not what that was."""
-        return str(self._options.exact), str(self._options.tune is not None)
+        exact, tuned = str(self._options.exact), str(self._options.tune is not None)
+        return exact, tuned, *self._memory
+
+    @property
+    def _memory(self) -> dict[str, object]:
+        """The option for weights in little memory, spoken of only where it is given."""
+        return {"low_memory": True} if self._options.low_memory else {}
 
     def code(self, programs: Mapping[str, Program], options: CodeOptions) -> str:
         """Returns programs as one module."""

@@ -279,7 +279,7 @@ def mismatch(operation: Operation, variant: Variant) -> str:
     return "" if check is None else check(operation, variant)
 
 
-def _product_misfit(
+def _product_mismatch(
     operand: str, operation: Operation, variant: Variant, *, several: bool = True
 ) -> str:
     """Explains the mismatch of an operand that is packed for tiles, each of which may have `several` of its blocks."""
@@ -296,7 +296,7 @@ def _product_misfit(
     )
 
 
-def _cell_misfit(operation: Operation, variant: Variant) -> str:
+def _cell_mismatch(operation: Operation, variant: Variant) -> str:
     type, vectors = operation.types["recurrence"], operation.attrs["tile_vectors"]
     (block,), lanes = static([type.shape[-1]]), variant.machine_for(type.kind).lanes
     if isinstance(vectors, int) and vectors and block % (vectors * lanes) == 0:
@@ -307,7 +307,7 @@ def _cell_misfit(operation: Operation, variant: Variant) -> str:
     )
 
 
-def _attention_misfit(operation: Operation, variant: Variant) -> str:
+def _attention_mismatch(operation: Operation, variant: Variant) -> str:
     group, lanes = operation.attrs["group"], variant.machine_for(ElemKind.F32).lanes
     if isinstance(group, int) and group % lanes == 0 and 1 <= group // lanes <= MAX_VECTORS:
         return ""
@@ -333,12 +333,12 @@ def _block_misfit(operation: Operation, variant: Variant) -> str:
 
 _Check = Callable[[Operation, Variant], str]
 _CHECKS: Mapping[str, _Check] = {
-    CpuAttentionInst.SCHEMA.mnemonic: _attention_misfit,
+    CpuAttentionInst.SCHEMA.mnemonic: _attention_mismatch,
     CpuBlockMatmulInst.SCHEMA.mnemonic: _block_misfit,
-    CpuConvInst.SCHEMA.mnemonic: partial(_product_misfit, "filter"),
-    CpuMatmulInst.SCHEMA.mnemonic: partial(_product_misfit, "rhs"),
-    CpuStrassenInst.SCHEMA.mnemonic: partial(_product_misfit, "rhs", several=False),
-    CpuWinogradInst.SCHEMA.mnemonic: partial(_product_misfit, "filter", several=False),
-    **{cell.SCHEMA.mnemonic: _cell_misfit for cell in (CpuGruInst, CpuLstmInst, CpuRnnInst)},
+    CpuConvInst.SCHEMA.mnemonic: partial(_product_mismatch, "filter"),
+    CpuMatmulInst.SCHEMA.mnemonic: partial(_product_mismatch, "rhs"),
+    CpuStrassenInst.SCHEMA.mnemonic: partial(_product_mismatch, "rhs", several=False),
+    CpuWinogradInst.SCHEMA.mnemonic: partial(_product_mismatch, "filter", several=False),
+    **{cell.SCHEMA.mnemonic: _cell_mismatch for cell in (CpuGruInst, CpuLstmInst, CpuRnnInst)},
 }
 """Rules for every instruction with an attribute that depends on the length of vectors."""

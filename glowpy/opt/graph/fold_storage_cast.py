@@ -18,7 +18,7 @@ __all__ = ["FoldStorageCastPass"]
 
 @dataclass(frozen=True)
 class FoldStorageCastPass(RewritePass):
-    """Drops labels that nothing looks at, and moves them below what moves elements, to those who do.
+    """Drops storage casts that nothing looks at, and moves them below what moves elements, to those who do.
 
     Transposes are left to `sink-transpose`, which takes them below everything.
 
@@ -41,7 +41,7 @@ class FoldStorageCastPass(RewritePass):
 
     @rule
     def drop(self, f: Function, n: StorageCastNode, why: Why) -> Replacement:
-        """Takes what was labelled before; a constant gets the label itself."""
+        """Takes what was cast before; a constant gets the type itself."""
         if n.input.type == n.type:
             return n.input
         if isinstance(n.input.node, StorageCastNode):
@@ -49,9 +49,9 @@ class FoldStorageCastPass(RewritePass):
             return first if first.type == n.type else f.create_storage_cast(n.name, n.type, first)
         if n.input.constant is not None and n.input.constant.has_elements:
             tensor = n.input.constant.tensor
-            labelled = Tensor.derived(n.type, "storage_cast", [tensor], lambda array: array)
-            return f.module.create_constant(n.name, labelled, loc=n.loc).value
-        return why.no("nothing was labelled before")
+            cast = Tensor.derived(n.type, "storage_cast", [tensor], lambda array: array)
+            return f.module.create_constant(n.name, cast, loc=n.loc).value
+        return why.no("nothing was cast before")
 
     @rule_where(
         lambda schema: (
@@ -65,11 +65,11 @@ class FoldStorageCastPass(RewritePass):
         above = n.inputs[0].node
         if not isinstance(above, StorageCastNode) or len(n.results) != 1 or n.SCHEMA.plain:
             return None
-        source, label = above.input.type.quant, n.type.quant
+        source, result = above.input.type.quant, n.type.quant
         if (source is not None and source.axis is not None) or (
-            label is not None and label.axis is not None
+            result is not None and result.axis is not None
         ):
-            return why.no("the label is one for each channel")
+            return why.no("scales are one for each channel")
         type = replace(n.type, quant=source)
         moved = f.create(n.__class__, n.name, [above.input], n.attrs, type)
         return f.create_storage_cast(n.name, n.type, moved)
