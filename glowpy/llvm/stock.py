@@ -29,9 +29,12 @@ _DIGITS = 32
 class Stock:
     """The objects of one file."""
 
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, content: bytes = b"{}\n") -> None:
+        """Raises ValueError for a content that `write_stock` has not written, or not to its end."""
         line, _, self._objects = content.partition(b"\n")
-        self._places: dict[str, tuple[int, int]] = json.loads(line or "{}")
+        self._places: dict[str, tuple[int, int]] = json.loads(line)
+        if sum(size for _, size in self._places.values()) != len(self._objects):
+            raise ValueError("expected the objects that the first line names, got more or fewer")
 
     def find(self, text: str) -> bytes | None:
         """The object file of a text, or None."""
@@ -40,7 +43,10 @@ class Stock:
 
 
 def open_stock(folder: Path, name: str, machine: Machine, libraries: Sequence[bytes]) -> Stock:
-    """The stock for a machine and kernels, of a variant with this name; an empty one if the folder has none."""
+    """The stock for a machine and kernels, of a variant with this name; an empty one if the folder has none.
+
+    So it is with a damaged one, such as that of a disk that was full: all is compiled then.
+    """
     return _read(folder / _file_name(name, machine, libraries))
 
 
@@ -66,7 +72,7 @@ def write_stock(
 def _read(file: Path) -> Stock:
     try:
         return Stock(file.read_bytes())
-    except OSError:
+    except (OSError, ValueError):
         return Stock()
 
 

@@ -299,8 +299,9 @@ class Compiler:
         )
 
     def _stock(self, libraries: Sequence[bytes]) -> Stock | None:
-        """The code that an installation brings; none where code is for a processor that was named."""
-        if self.options.target or self.options.cpu not in ("", "native"):
+        """The code that an installation brings; none where code is for a processor, or features, that were named."""
+        settings = self.options
+        if settings.target or settings.features or settings.cpu not in ("", "native"):
             return None
         machine = portable_machine(self.target)
         return open_stock(STOCK_FOLDER, self.target.variant.name, machine, libraries)

@@ -10,11 +10,13 @@ import pytest
 import glowpy
 from glowpy import CpuBackend
 from glowpy.backends.cpu.codegen import entry_name, generate_llvm
+from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import portable_machine
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
 from glowpy.llvm.code_options import CodeOptions, EntryOptions
+from glowpy.llvm.machine import host_cpu, host_features
 from glowpy.llvm.objects import compile_objects
 from glowpy.llvm.stock import write_stock
 from tools.common_functions import common_texts
@@ -75,3 +77,22 @@ def test_code_in_stock_has_the_same_bits(
     result = glowpy.compile(module, CpuBackend())(inputs)["y"]
     assert result.tobytes() == expected.tobytes()
     assert len(list((tmp_path / "other").glob("code-*"))) == len(compiled) - len(set(texts))
+
+
+@pytest.mark.parametrize(
+    "options", [CpuOptions(cpu=host_cpu()), CpuOptions(features=f"+{min(host_features())}")]
+)
+def test_code_for_what_is_named_is_not_in_stock(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, options: CpuOptions
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the stock is opened")
+
+    monkeypatch.setattr("glowpy.backends.cpu.compiler.open_stock", refuse)
+    module = Module()
+    f = module.create_function("main")
+    x, y = (module.create_placeholder(name, parse_type("f32[3]")) for name in "xy")
+    f.create_save("save", f.create_neg("neg", x.value).result, y)
+    glowpy.compile(module, CpuBackend(options))
+    with pytest.raises(AssertionError, match="the stock is opened"):
+        glowpy.compile(module, CpuBackend())

@@ -22,6 +22,15 @@ def test_an_object_is_found_by_its_text_for_a_machine_and_kernels(tmp_path: Path
     assert open_stock(tmp_path / "gone", "v", HOST, [b"kernels"]).find("one") is None
 
 
+@pytest.mark.parametrize("length", [0, 20, -9, -1])
+def test_a_damaged_stock_is_an_empty_one(tmp_path: Path, length: int) -> None:
+    """Without the end of its objects, or of their places."""
+    file = write_stock(tmp_path, "v", HOST, [], {"one": b"1\n345", "two": b"67890"})
+    file.write_bytes(file.read_bytes()[:length])
+    stock = open_stock(tmp_path, "v", HOST, [])
+    assert [stock.find(text) for text in ("one", "two")] == [None, None]
+
+
 def test_what_is_in_stock_is_not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_stock(tmp_path, "v", HOST, [], {"b": b"ready"})
     asked = []
