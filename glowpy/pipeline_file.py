@@ -16,8 +16,9 @@ A pass is what a backend's own pipeline has under the name: bound to the target,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, replace
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from glowpy.graph.function import Function
@@ -90,8 +91,13 @@ def _entry(step: Pass[Any]) -> object:
 
 def _options(step: Pass[Any]) -> dict[str, tuple[Any, Any]]:
     """The options of a pass that are numbers, flags or words and have a default: value and default by name."""
-    options: dict[str, Field[Any]] = getattr(step, "__dataclass_fields__", {})
-    pairs = {name: (getattr(step, name), option.default) for name, option in options.items()}
+    made: Any = step
+    options: tuple[Field[Any], ...] = fields(made) if is_dataclass(made) else ()
+    pairs = {
+        option.name: (getattr(step, option.name), option.default)
+        for option in options
+        if option.init
+    }
     return {
         name: pair
         for name, pair in pairs.items()
@@ -99,32 +105,81 @@ def _options(step: Pass[Any]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def parse_recipe(text: str, own: Recipe, file: str = "") -> Recipe:
+def parse_recipe(text: str, own: Recipe, backend: str, file: str = "") -> Recipe:
     """The recipe that YAML spells, of the passes that a backend's own one has.
+
+    Args:
+        text: The YAML.
+        own: The backend's recipe.
+        backend: The name of the backend.
+        file: The name of the file for error messages.
 
     Raises UserError for what is no such YAML, for a pass that the backend does not have, and where one that is required
     is missing, or comes before one that it has to follow.
     """
-    import yaml  # noqa: PLC0415
-
     loc = Loc(file)
-    try:
-        parts = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problem = " ".join(str(error).split())
-        raise UserError(f"expected a pipeline as YAML: {problem}", loc=loc) from None
-    if not isinstance(parts, dict) or set(parts) != set(_PARTS):
-        raise UserError(
-            f"expected the parts {', '.join(_PARTS)} of a pipeline",
-            loc=loc,
-            note="glowpy opt --list --yaml writes the one that there is",
-        )
-    reader = _Reader(loc)
-    pipelines = {part: reader.pipeline(part, parts[part], own.part(part)) for part in _PARTS}
+    parts = _parts(_loaded(text, loc), loc, backend)
+    pipelines = {
+        part: _Reader(loc, part).pipeline(part, parts[part], own.part(part)) for part in _PARTS
+    }
     recipe = Recipe(**pipelines)
     for part in _PARTS:
         _check_required(part, own.part(part), recipe.part(part), loc)
     return recipe
+
+
+class _Word(str):
+    """A word of the file, with the line that it is in, counted from 1."""
+
+    __slots__ = ("line",)
+    line: int
+
+
+def _loaded(text: str, loc: Loc) -> object:
+    """What YAML spells, its words as `_Word`. Raises UserError for what is none."""
+    import yaml  # noqa: PLC0415
+
+    def word(loader: Any, node: Any) -> _Word:
+        made = _Word(loader.construct_scalar(node))
+        made.line = node.start_mark.line + 1
+        return made
+
+    reader: Any = type("Reader", (yaml.SafeLoader,), {})  # its own, as constructors are of classes
+    reader.add_constructor("tag:yaml.org,2002:str", word)
+    try:
+        return yaml.load(text, reader)
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())
+        raise UserError(f"expected a pipeline as YAML: {problem}", loc=loc) from None
+
+
+def _at(loc: Loc, word: object) -> Loc:
+    """The place of a word in the file."""
+    return replace(loc, line=word.line) if isinstance(word, _Word) else loc
+
+
+def _closest(name: object, names: Iterable[str], otherwise: str) -> str:
+    """A note that asks whether another name is meant, if one is like this."""
+    closest = difflib.get_close_matches(str(name), names, 1)
+    return f"did you mean {closest[0]}?" if closest else otherwise
+
+
+def _parts(loaded: object, loc: Loc, backend: str) -> Mapping[str, object]:
+    """Raises UserError for anything but the parts of a pipeline."""
+    expected = f"expected the parts {', '.join(_PARTS)} of a pipeline"
+    note = f"glowpy opt --list --yaml --backend {backend} writes the one that there is"
+    if not isinstance(loaded, dict):
+        kind = "nothing" if loaded is None else f"a {type(loaded).__name__}"
+        kind = f"'{loaded}'" if isinstance(loaded, str) else kind
+        raise UserError(f"{expected}, got {kind}", loc=loc, note=note)
+    for name in loaded:
+        if name not in _PARTS:
+            hint = _closest(name, _PARTS, note)
+            raise UserError(f"{expected}, got {name!r}", loc=_at(loc, name), note=hint)
+    missing = [part for part in _PARTS if part not in loaded]
+    if missing:
+        raise UserError(f"{expected}, got none called '{missing[0]}'", loc=loc, note=note)
+    return loaded
 
 
 def _named(entry: object) -> tuple[object, object]:
@@ -137,9 +192,10 @@ def _named(entry: object) -> tuple[object, object]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads entries as passes, and locates errors in them."""
+    """Reads entries of a part as passes, and locates errors in them."""
 
     loc: Loc
+    part: str
 
     def pipeline(
         self, title: str, entries: object, known: Mapping[str, Pass[Any]], *, fixpoint: bool = False
@@ -151,7 +207,9 @@ class _Reader:
     def listed(self, title: str, entries: object) -> Sequence[object]:
         """Raises UserError for anything but a list; nothing stands for one without entries."""
         if not isinstance(entries, list | None):
-            raise UserError(f"{title}: expected a list of passes, got {entries!r}", loc=self.loc)
+            raise UserError(
+                f"{title}: expected a list of passes, got {entries!r}", loc=_at(self.loc, entries)
+            )
         return entries or []
 
     def step(self, entry: object, known: Mapping[str, Pass[Any]]) -> Pass[Any]:
@@ -159,19 +217,22 @@ class _Reader:
         name, value = _named(entry)
         if name == _REPEAT:
             if any(_named(inner)[0] == _REPEAT for inner in self.listed("optimize", value)):
-                raise UserError("expected passes to repeat, got another 'repeat'", loc=self.loc)
+                raise UserError(
+                    f"{self.part}: expected passes to repeat, got another 'repeat'",
+                    loc=_at(self.loc, name),
+                )
             return self.pipeline("optimize", value, known, fixpoint=True)
         step = known.get(name) if isinstance(name, str) else None
         if step is None:
             raise UserError(
-                f"expected a pass of this part, got {name!r}",
-                loc=self.loc,
-                note=f"it has {', '.join(known)}",
+                f"{self.part}: expected a pass of this part, got {name!r}",
+                loc=_at(self.loc, name),
+                note=_closest(name, known, f"it has {', '.join(known)}"),
             )
         if isinstance(step, Rewrites):
-            members = self.listed(str(name), value)
+            members = self.listed(step.name, value)
             return Rewrites(tuple(self.rewrite(member, known) for member in members))
-        return step if value is None else self.with_options(step, value)
+        return step if value is None else self.with_options(step, value, name)
 
     def rewrite(self, entry: object, known: Mapping[str, Pass[Any]]) -> RewritePass:
         """Raises UserError for a pass that is not made of rules."""
@@ -179,28 +240,36 @@ class _Reader:
         step = None if isinstance(name, str) and name == Rewrites.name else self.step(entry, known)
         if not isinstance(step, RewritePass):
             raise UserError(
-                f"rewrite: expected passes that are made of rules, got {name!r}", loc=self.loc
+                f"rewrite: expected passes that are made of rules, got {name!r}",
+                loc=_at(self.loc, name),
             )
         return step
 
-    def with_options(self, step: Pass[Any], values: object) -> Pass[Any]:
-        """Raises UserError for options that the pass does not have, or of another type."""
+    def with_options(self, step: Pass[Any], values: object, word: object) -> Pass[Any]:
+        """Raises UserError for options that the pass does not have, or of another type; `word` names the pass."""
         options = _options(step)
         if not isinstance(values, dict):
-            raise UserError(f"{step.name}: expected options, got {values!r}", loc=self.loc)
-        for name, value in values.items():
+            raise UserError(
+                f"{step.name}: expected options, got {values!r}", loc=_at(self.loc, word)
+            )
+        given = {
+            name: str(value) if isinstance(value, str) else value for name, value in values.items()
+        }
+        for name, value in given.items():
             if name not in options:
-                names = ", ".join(options) or "none"
                 raise UserError(
-                    f"{step.name} has no option {name!r}", loc=self.loc, note=f"it has {names}"
+                    f"{step.name} has no option {name!r}",
+                    loc=_at(self.loc, name),
+                    note=_closest(name, options, f"it has {', '.join(options) or 'none'}"),
                 )
             if type(value) is not type(options[name][0]):
                 kind = type(options[name][0]).__name__
                 raise UserError(
-                    f"{step.name}: expected {name} of type {kind}, got {value!r}", loc=self.loc
+                    f"{step.name}: expected {name} of type {kind}, got {value!r}",
+                    loc=_at(self.loc, name),
                 )
         changed: Any = step
-        return cast("Pass[Any]", replace(changed, **values)) if values else step
+        return cast("Pass[Any]", replace(changed, **given)) if given else step
 
 
 def _check_required(

@@ -116,7 +116,8 @@ class Compilation:
     def recipe(self) -> Recipe:
         """The backend's passes, or those of them that the options name. Raises UserError as `parse_recipe` does."""
         default = recipe_of(self.backend)
-        return parse_recipe(self.options.pipeline, default) if self.options.pipeline else default
+        given = self.options.pipeline
+        return parse_recipe(given, default, self.backend.name) if given else default
 
     @cached_property
     def lowered(self) -> Function:

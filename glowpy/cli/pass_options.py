@@ -112,7 +112,8 @@ class PassOptions:
         if self.pipeline == "-":
             raise UserError("--pipeline: expected a file, got standard input")
         if self.pipeline:
-            parse_recipe(read_text(self.pipeline), recipe_of(backend), self.pipeline)
+            text = read_text(self.pipeline)
+            parse_recipe(text, recipe_of(backend), backend.name, self.pipeline)
         grouped = {member for step in passes_of(backend).values() for member in _members(step)}
         for name in (*self.print_before, *self.print_after):
             if name != _ALL:

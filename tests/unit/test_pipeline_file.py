@@ -34,7 +34,7 @@ ir: [share-buffers]
 def test_what_is_written_is_read_back(backend: str) -> None:
     own = recipe_of(backend_of(backend))
     text = print_recipe(own)
-    again = parse_recipe(text, own)
+    again = parse_recipe(text, own, backend)
     assert print_recipe(again) == text
     assert [*again.passes.items()] == [*own.passes.items()]
     bound = CompileOptions(recorded=True, pipeline=text)
@@ -55,7 +55,7 @@ def test_what_is_left_out_does_not_run() -> None:
 
 
 def test_passes_have_options() -> None:
-    recipe = parse_recipe(SHORT, recipe_of(backend_of("interpreter")))
+    recipe = parse_recipe(SHORT, recipe_of(backend_of("interpreter")), "interpreter")
     assert recipe.passes["constant-fold"] == ConstantFoldPass(small=64)
     assert "- constant-fold: {small: 64}\n" in print_recipe(recipe)
 
@@ -71,7 +71,27 @@ def test_passes_have_options() -> None:
         ),
         ("share-buffers", "cse", "expected a pass of this part, got 'cse'"),
         ("sink-transpose", "constant-fold", "made of rules, got 'constant-fold'"),
-        ("small: 64", "smal: 64", "constant-fold has no option 'smal'"),
+        (
+            "small: 64",
+            "smal: 64",
+            "p.yaml:4: constant-fold has no option 'smal'\nnote: did you mean small",
+        ),
+        ("small: 64", "name: zzz", r"no option 'name'\nnote: it has growth, small$"),
+        (
+            "- widen-sums",
+            "- widen-sum",
+            "p.yaml:6: graph: expected a pass .* 'widen-sum'\nnote: did you mean widen-sums",
+        ),
+        (
+            "graph:",
+            "grpah:",
+            "p.yaml:2: .* calls, graph, ir of a pipeline, got 'grpah'\nnote: did you mean graph",
+        ),
+        (
+            "ir: [share-buffers]",
+            "",
+            "got none called 'ir'\nnote: .* --list --yaml --backend interpreter writes",
+        ),
         ("small: 64", "small: many", "expected small of type int, got 'many'"),
         ("{small: 64}", "[64]", r"constant-fold: expected options, got \[64\]"),
         ("calls: []\n", "", "expected the parts calls, graph, ir"),
@@ -88,7 +108,9 @@ def test_passes_have_options() -> None:
 def test_what_cannot_be_compiled_with_is_refused(old: str, new: str, message: str) -> None:
     assert old in SHORT
     with pytest.raises(UserError, match=message):
-        parse_recipe(SHORT.replace(old, new), recipe_of(backend_of("interpreter")))
+        parse_recipe(
+            SHORT.replace(old, new), recipe_of(backend_of("interpreter")), "interpreter", "p.yaml"
+        )
 
 
 def test_the_command_line_writes_and_reads_them(
