@@ -98,13 +98,12 @@ class InFile(Storage):
         self._kept: int | None = None
         try:
             self._kept = os.open(path, _FLAGS)
+            close = weakref.finalize(self, os.close, self._kept)  # also where Ctrl-C ends the wait
             status, is_settled = _settled(self._kept)
         except OSError as error:
             raise LoadError(f"cannot read '{path}': {error.strerror or error}") from None
-        if keep_open:
-            weakref.finalize(self, os.close, self._kept)
-        else:
-            os.close(self._kept)
+        if not keep_open:
+            close()
             self._kept = None
         self._version = _version(status)
         self.identity = ""

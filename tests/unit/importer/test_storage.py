@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -98,3 +99,33 @@ def test_times_in_long_steps_are_waited_for_longer(
     waits = at(monkeypatch, whole + 1_500_000_000, whole + 2_100_000_000)
     assert InFile(path).identity
     assert waits == [pytest.approx(0.501, abs=1e-6)]
+
+
+@pytest.mark.parametrize("keep_open", [True, False])
+def test_a_file_that_nobody_waits_for_any_more_is_closed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, keep_open: bool
+) -> None:
+    """As where Ctrl-C is pressed during the wait."""
+    at(monkeypatch, changed_at(path))
+    opened, closed = list[int](), list[int]()
+    open_file, close_file = os.open, os.close
+
+    def noting_open(path: Path, flags: int) -> int:
+        opened.append(open_file(path, flags))
+        return opened[-1]
+
+    def noting_close(file: int) -> None:
+        closed.append(file)
+        close_file(file)
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt(seconds)
+
+    monkeypatch.setattr(os, "open", noting_open)
+    monkeypatch.setattr(os, "close", noting_close)
+    monkeypatch.setattr(time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        InFile(path, keep_open=keep_open)
+    del caught  # with the frame that has the file
+    gc.collect()
+    assert closed == opened != []
