@@ -8,7 +8,11 @@ any more is kept for the next run instead, as much as one run needs.
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
@@ -31,30 +35,31 @@ class _Block(np.ndarray[Any, np.dtype[Any]]):
 
 @final
 class _Lease(np.ndarray[Any, np.dtype[Any]]):
-    """A view of a block that arrays have as their base, and that gives the block back when the last one is dropped."""
+    """A view of a block that arrays have as their base, and that gives the block back when the last one is dropped.
 
-    home: OutputMemory | None = None
+    No step of that is in Python: Ctrl-C is heard between such steps, and what is raised while something is dropped
+    is lost.
+    """
 
-    def __del__(self) -> None:
-        if self.home is not None and isinstance(self.base, _Block):
-            self.home.keep(self.base)
+    give_back: Callable[[], object] = object
+
+    __del__ = property(attrgetter("give_back"))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """A block in a list that is searched by identity: arrays compare their elements."""
+    """A block in a queue that is searched by identity: arrays compare their elements."""
 
     block: _Block
 
 
 @final
 class OutputMemory:
-    """Memory of outputs that nobody has any more. Safe from several threads: what is done to the list is atomic."""
+    """Memory of outputs that nobody has any more. Safe from several threads: what is done to the queue is atomic."""
 
     def __init__(self, num_outputs: int) -> None:
-        self._most = num_outputs
-        self._kept: list[_Kept] = []
+        self._kept: deque[_Kept] = deque(maxlen=num_outputs)  # in place of what was kept first
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Returns an array for an output, at a multiple of the memory plan's alignment."""
@@ -65,25 +70,17 @@ class OutputMemory:
         step = 1 << (
             size.bit_length() - 4
         )  # sizes that grow by a row from run to run are often the same
-        lease = self._taken(-(-size // step) * step).view(_Lease)
-        lease.home = self
+        entry = self._taken(-(-size // step) * step)
+        lease = entry.block.view(_Lease)
+        lease.give_back = partial(self._kept.append, entry)
         return np.ndarray(shape, dtype, lease, -address_of(lease) % ALIGNMENT)
 
-    def _taken(self, size: int) -> _Block:
+    def _taken(self, size: int) -> _Kept:
         for entry in [*self._kept]:
             if len(entry.block) == size:
                 try:
                     self._kept.remove(entry)
                 except ValueError:
                     continue  # another thread has taken it
-                return entry.block
-        return allocated((size,), np.uint8, zeros=False).view(_Block)
-
-    def keep(self, block: _Block) -> None:
-        """Keeps memory that nobody has any more, in place of what was kept first if that is too much."""
-        self._kept.append(_Kept(block))
-        if len(self._kept) > self._most:
-            try:
-                self._kept.pop(0)
-            except IndexError:
-                return  # another thread has taken it
+                return entry
+        return _Kept(allocated((size,), np.uint8, zeros=False).view(_Block))

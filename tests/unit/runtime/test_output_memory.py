@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -30,6 +32,14 @@ def network(request: pytest.FixtureRequest) -> CompiledFunction:
 
 def rows(count: int, value: float = 1) -> dict[str, Array]:
     return {"x": np.full((count, 256), value, np.float32)}
+
+
+def block(array: Array) -> Array:
+    """The memory that an output is in."""
+    lease = array.base
+    assert lease is not None
+    assert lease.base is not None
+    return lease.base
 
 
 def test_memory_that_nobody_has_is_taken_again(network: CompiledFunction) -> None:
@@ -69,3 +79,25 @@ def test_threads_do_not_share_memory(network: CompiledFunction) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(run, range(40)))
+
+
+def test_memory_comes_back_without_a_step_of_python(network: CompiledFunction) -> None:
+    """In which Ctrl-C would be heard, and lost: what is raised while something is dropped is."""
+    outputs = network(rows(300))
+    addresses = {address_of(array) for array in outputs.values()}
+    steps: list[str] = []
+    profile = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: steps.append(f"{event} {frame.f_code.co_qualname}"))
+    try:
+        outputs.clear()
+    finally:
+        sys.setprofile(profile)
+    assert [step for step in steps if step.startswith("call ")] == []
+    assert {address_of(array) for array in network(rows(300)).values()} == addresses
+
+
+def test_no_more_is_kept_than_one_run_needs(network: CompiledFunction) -> None:
+    held = [network(rows(300, value)) for value in range(5)]
+    blocks = [weakref.ref(block(array)) for run in held for array in run.values()]
+    held.clear()
+    assert sum(kept() is not None for kept in blocks) == 2
