@@ -47,7 +47,7 @@ class NoTextError(Exception):
 
 
 def plan_fields(plan: HostPlan, segment_fields: Callable[[Segment], Any]) -> Fields:
-    """The plan, with what `segment_fields` says of its segments. Raises NoTextError for one with wrong nodes."""
+    """The plan, with what `segment_fields` says of its segments. Raises NoTextError where it has none."""
     steps: list[Fields] = []
     for step in plan.steps:
         if isinstance(step, Segment):
@@ -151,7 +151,12 @@ def _attribute_of(fields: Any) -> Attribute:
 
 
 def _array_fields(array: Array) -> Fields:
-    """An array: its elements as texts if they are any, and else their bytes."""
+    """An array: its elements as texts if they are any, and else their bytes.
+
+    Raises NoTextError for texts of one width, whose kinds have no names that numpy reads.
+    """
+    if array.dtype.kind in "US":
+        raise NoTextError
     if array.dtype == object:
         return {"shape": array.shape, "texts": array.reshape(-1).tolist()}
     content = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

@@ -140,3 +140,11 @@ def test_wrong_nodes_have_no_form() -> None:
 def test_inputs_come_back(type: Any) -> None:
     info = HostInfo("x", type)
     assert info_of(json.loads(json.dumps(info_fields(info)))) == info
+
+
+@pytest.mark.parametrize("texts", [np.array(["a", "bc"]), np.array([b"a"])])
+def test_texts_of_one_width_have_no_form(texts: Any) -> None:
+    with pytest.raises(NoTextError):
+        plan_fields(replace(plan(), constants={"texts": texts}), vars)
+    with pytest.raises(NoTextError):
+        plan_fields(plan(replace(STEP, attributes={"table": texts})), vars)
