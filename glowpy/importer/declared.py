@@ -22,7 +22,9 @@ __all__ = [
     "Narrow",
     "ValueInfo",
     "bind",
+    "check_admitted",
     "check_names",
+    "check_shapes",
     "code_name",
     "computed_dims",
     "meaningful",
@@ -152,7 +154,7 @@ def _resized_info(
     """The declaration of another shape: open dimensions have the names of their symbols, unless these are taken."""
     if len(shape) != len(info.shape or ()):
         raise UserError(
-            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
+            _other_shape(info, shape),
             note=_shapes_advice([info]),
         )
     dims: list[DeclaredDim] = []
@@ -168,8 +170,9 @@ def resized_infos(
 ) -> tuple[dict[str, list[DeclaredDim]], list[ValueInfo]]:
     """The shapes that inputs declare and that are not those given, by name, and the inputs with these in their place.
 
-    Raises UserError for an input of another rank.
+    Raises UserError for an input that there is not, and one of another rank.
     """
+    check_shapes(infos, shapes)
     written = {
         info.name: list(info.shape)
         for info in infos
@@ -182,6 +185,30 @@ def resized_infos(
     ]
 
 
+def check_shapes(
+    infos: Sequence[ValueInfo], shapes: Mapping[str, Sequence[Dim | DeclaredDim]]
+) -> None:
+    """Raises UserError for a shape of an input that there is not, and for what is no shape."""
+    _check_names("input", shapes, [info.name for info in infos])
+    for name, shape in shapes.items():
+        expect_type(f"input '{name}'", shape, tuple | list, "a tuple of dimensions")
+
+
+def check_admitted(
+    infos: Sequence[ValueInfo], shapes: Mapping[str, Sequence[Dim | DeclaredDim]]
+) -> None:
+    """Raises UserError for shapes that the inputs of a model that has no other sizes do not leave room for."""
+    check_shapes(infos, shapes)
+    for info in infos:
+        if info.name in shapes and not info.admits(shapes[info.name]):
+            raise UserError(_other_shape(info, shapes[info.name]))
+
+
+def _other_shape(info: ValueInfo, shape: Sequence[Dim | DeclaredDim]) -> str:
+    expected = spelled_shape(info.shape or ())
+    return f"input '{info.name}': expected the shape {expected}, got {spelled_shape(shape)}"
+
+
 def unsized(info: ValueInfo) -> ValueInfo:
     """The declaration of an output whose sizes may be others."""
     dims = info.shape and [None if isinstance(dim, int) else dim for dim in info.shape]
@@ -189,7 +216,11 @@ def unsized(info: ValueInfo) -> ValueInfo:
 
 
 def bind(
-    infos: Sequence[ValueInfo], shapes: Mapping[str, Shape], dims: Mapping[str, Dim]
+    infos: Sequence[ValueInfo],
+    shapes: Mapping[str, Shape],
+    dims: Mapping[str, Dim],
+    *,
+    resizable: bool = True,
 ) -> list[Type]:
     """The type of every input, with symbols where the dimensions given have some.
 
@@ -197,6 +228,7 @@ def bind(
         infos: The inputs.
         shapes: Whole shapes by input; a shape also binds the symbolic dimensions of its input.
         dims: Sizes by symbolic dimension. One whose name is an expression of others need not be given.
+        resizable: Whether the model can have other sizes than it declares, which is a remedy.
 
     Raises UserError for a name the model does not have, a shape that contradicts the model or another shape,
     and a dimension that stays unknown.
@@ -211,7 +243,7 @@ def bind(
     bound = dict(dims)
     for info in infos:
         if info.name in shapes:
-            _match(info, shapes[info.name], bound)
+            _match(info, shapes[info.name], bound, resizable=resizable)
     bound |= computed_dims([name for name in symbols if name not in bound], bound)
     unbound = [
         dim
@@ -261,12 +293,12 @@ def _check_size(what: str, name: str, size: object) -> None:
         )
 
 
-def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim]) -> None:
+def _match(info: ValueInfo, shape: Shape, bound: dict[str, Dim], *, resizable: bool) -> None:
     """Checks a given shape against the declared one, and binds symbols by it."""
     if not info.admits(shape):
         raise UserError(
-            f"input '{info.name}': expected the shape {spelled_shape(info.shape or ())}, got {spelled_shape(shape)}",
-            note=_resizing_advice(info, shape),
+            _other_shape(info, shape),
+            note=_resizing_advice(info, shape) if resizable else "",
         )
     for dim, size in zip(info.shape or (), shape, strict=False):
         if isinstance(dim, str) and bound.setdefault(dim, size) != size:

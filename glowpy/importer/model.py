@@ -19,7 +19,7 @@ from glowpy.core.extents import symbols_of_types
 from glowpy.core.state_pairs import Declared, StatePairs, check_pairs, recognized_pairs
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
-from glowpy.importer.declared import DeclaredDim, ValueInfo, bind
+from glowpy.importer.declared import DeclaredDim, ValueInfo, bind, check_admitted
 from glowpy.importer.reports import located
 from glowpy.importer.storage import InFile
 from glowpy.support.errors import UserError
@@ -101,6 +101,11 @@ class Model(ABC):
         return False
 
     @property
+    def is_resizable(self) -> bool:
+        """Whether `resized` gives inputs other sizes than it declares."""
+        return False
+
+    @property
     def keeps_caches(self) -> bool:
         """Whether outputs may be in the memory of inputs, and then are only in part written."""
         return False
@@ -164,6 +169,12 @@ class Model(ABC):
         model.runs_rounds = not model.shares_caches
         return model
 
+    def as_whole(self) -> Self:
+        """The same model, for code that is to be all of it: loops are written out as long as they may be."""
+        model = copy(self)
+        model.runs_rounds = False
+        return model
+
     def in_parts(self, error: RoundsError | ValueNeededError) -> HostedModel | None:
         """The same model, whose session runs what the error is about itself, round by round; None if none can.
 
@@ -178,8 +189,15 @@ class Model(ABC):
         return False
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
-        """The model with inputs of these shapes, where they contradict sizes that it declares, if that is possible."""
-        del shapes
+        """The model with inputs of these shapes, where they contradict sizes that it declares.
+
+        Raises UserError for a name that is no input's, and for other sizes where it `is_resizable` not.
+        """
+        try:
+            if shapes:  # else the inputs are perhaps not known
+                check_admitted(self.inputs, shapes)
+        except UserError as error:
+            raise located(error, Loc(self.file)) from None
         return self
 
     def build(
@@ -230,7 +248,8 @@ class Model(ABC):
         """The types of the inputs. Raises UserError for shapes that do not fit."""
         shapes_of_values = {name: array.shape for name, array in values.items()}
         try:
-            return bind(self.inputs, {**shapes_of_values, **(shapes or {})}, dims or {})
+            given = {**shapes_of_values, **(shapes or {})}
+            return bind(self.inputs, given, dims or {}, resizable=self.is_resizable)
         except UserError as error:
             raise located(error, Loc(self.file)) from None
 

@@ -23,9 +23,10 @@ from glowpy.graph.node import Node, Storage
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.state import keep_state, release_state
-from glowpy.importer.declared import ValueInfo
+from glowpy.importer.declared import DeclaredDim, ValueInfo, check_shapes
 from glowpy.importer.format import Format, Unopened
 from glowpy.importer.model import Model
+from glowpy.importer.reports import located
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim
@@ -127,6 +128,16 @@ class TextModel(Model):
             release_state(main)
             keep_state(main, state)
         return module
+
+    def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> TextModel:
+        """The same. Raises UserError for other shapes than the text has."""
+        if shapes:  # a text of several functions has no inputs
+            try:
+                check_shapes(self.inputs, shapes)
+            except UserError as error:
+                raise located(error, Loc(self.file)) from None
+            self._refuse("shapes", shapes)
+        return self
 
     def _refuse(self, what: str, given: Mapping[str, Any] | None) -> None:
         if not given:

@@ -174,6 +174,9 @@ def test_other_shapes_are_refused(tmp_path: Path) -> None:
     dump_onnx(parse_module(NETWORK).main, path)
     with pytest.raises(glowpy.UserError, match="the shapes of a dumped graph are written in it"):
         glowpy.load(path, dims={"n": 3})
+    for shapes in ({"nope": (3,)}, {"x": (1, 2, 3, 4, 5)}):
+        with pytest.raises(glowpy.UserError, match=r"no input 'nope'|expected the shape"):
+            glowpy.InferenceSession(path, shapes=shapes)
 
 
 @pytest.mark.parametrize(

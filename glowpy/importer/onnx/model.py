@@ -106,6 +106,11 @@ class OnnxModel(Model):
         return self.source.is_dump
 
     @property
+    def is_resizable(self) -> bool:
+        """Whether it is no dump, whose shapes are written in it."""
+        return not self.is_dump
+
+    @property
     def keeps_caches(self) -> bool:
         """Whether it has operators that put keys and values after those of the past."""
         return self.source.keeps_caches
@@ -265,9 +270,15 @@ class OnnxModel(Model):
         """The model with inputs of these shapes, where they contradict sizes that it declares.
 
         Numbers that it writes elsewhere follow as far as that is clear: see `kit.targets`; building says where it is
-        not. Raises UserError for an input of another rank.
+        not. Raises UserError for a name that is no input's, and an input of another rank.
         """
-        written, inputs = ({}, []) if self.source.is_dump else resized_infos(self.inputs, shapes)
+        if self.is_dump:
+            super().resized(shapes)  # which are its own
+            return self
+        try:
+            written, inputs = resized_infos(self.inputs, shapes)
+        except UserError as error:
+            raise located(error, Loc(self.file)) from None
         if not written:
             return self
         model = copy(self)

@@ -199,3 +199,19 @@ def test_bundles_of_several_take_shapes_of_any_format(
     )
     assert status == 0, out
     assert "note:" not in out
+
+
+def test_other_sizes_are_refused_where_the_reader_has_none(path: Path) -> None:
+    wanted = r"^net\.layers: input 'x': expected the shape \[batch x 4\], got \[4x3\]$"
+    for face in (glowpy.InferenceSession, glowpy.load):
+        with pytest.raises(UserError, match=wanted):
+            face(path, shapes={"x": (4, 3)})
+        with pytest.raises(UserError, match=r"the model has no input 'nope', expected one of: 'x'"):
+            face(path, shapes={"nope": (3,)})
+    with pytest.raises(UserError, match=wanted):
+        glowpy.InferenceSession(path, backend="interpreter").run(
+            None, {"x": np.ones((4, 3), np.float32)}
+        )
+    code, text = command("run", str(path), "--shape", "x:4x3")
+    assert (code, "note: to change" in text, "shape [batch x 4]" in text) == (1, False, True)
+    assert glowpy.InferenceSession(path, shapes={"x": (2, 4)}).get_inputs()[0].shape == ["batch", 4]

@@ -67,6 +67,14 @@ def test_other_shapes_are_refused(tmp_path: Path) -> None:
     for given in ({"shapes": {"x": (4, 3)}}, {"dims": {"n": 2}}, {"values": {"x": X}}):
         with pytest.raises(UserError, match=r"net\.glow: the shapes of a graph as text"):
             glowpy.load(path, **given)
+    for open_text in (glowpy.InferenceSession, glowpy.load):
+        with pytest.raises(UserError, match=r"net\.glow: the model has no input 'nope'"):
+            open_text(path, shapes={"nope": (3,)})
+    with pytest.raises(UserError, match=r"net\.glow: the shapes of a graph as text"):
+        glowpy.InferenceSession(path, shapes={"x": (4, 3)})
+    with pytest.raises(UserError, match="expected the shape") as caught:
+        glowpy.InferenceSession(path, backend="interpreter").run(None, {"x": X.T})
+    assert not caught.value.diagnostics[0].note
     path.write_text(STEPS)
     with pytest.raises(UserError, match=r"net\.glow: the shapes of a graph as text"):
         glowpy.InferenceSession(path, backend="interpreter").run(None, {"x": X})
