@@ -93,7 +93,6 @@ class Compiled:
     def prepare(self, ranges: Mapping[str, Range], values: Mapping[str, Array]) -> None:
         """Compiles for all extents within ranges. Raises UserError where that takes branches or rounds of a loop."""
         wanted = Ranges(self.model.inputs, ranges)
-        self.model.runs_rounds = False  # it is to be code as a whole
         try:
             self.programs.prepare(wanted, values)
         except (RoundsError, ValueNeededError) as error:

@@ -78,8 +78,11 @@ class _Question:
     def __init__(
         self, model: Model, pairs: StatePairs, given: Shapes, feeds: Mapping[str, Array]
     ) -> None:
+        declared = [
+            (info.name, info.shape) for info in model.inputs
+        ]  # perhaps others than the file's
         shapes = sorted((name, *shape) for name, shape in given.items())
-        self._asked = package_identity(), model.digest, f"{[*pairs.items()]} {shapes}"
+        self._asked = package_identity(), model.digest, f"{[*pairs.items()]} {declared} {shapes}"
         self._feeds = feeds
 
     @property

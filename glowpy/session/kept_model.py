@@ -25,12 +25,14 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.importer.declared import DeclaredDim, ValueInfo, resized_infos, unsized
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.importer.reports import located
 from glowpy.importer.storage import InFile
 from glowpy.session.kept import Kept
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.identity import package_identity
 from glowpy.support.limits import within_limits
+from glowpy.support.loc import Loc
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -75,8 +77,9 @@ class KeptModel(Model, Kept):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The name of the entry, and the digest of the content."""
-        return self._key.digest, self._fields["content"], f"{self._written}"
+        """The name of the entry, the digest of the content, and the shapes of inputs that are others."""
+        sizes = [(info.name, info.shape) for info in self.inputs] if self._written else []
+        return self._key.digest, self._fields["content"], f"{self._written} {sizes}"
 
     @property
     def file(self) -> str:
@@ -100,6 +103,12 @@ class KeptModel(Model, Kept):
         return [_info(info) for info in self._fields["outputs"]]
 
     @property
+    def is_resizable(self) -> bool:
+        """Whether `resized` gives inputs other sizes than the model declares."""
+        is_resizable: bool = self._fields["resizable"]
+        return is_resizable
+
+    @property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
         state: dict[str, str] = super().state if self._written else self._fields["state"]
@@ -107,7 +116,12 @@ class KeptModel(Model, Kept):
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> Model:
         """The model with inputs of these shapes: see `Model.resized`."""
-        written, inputs = resized_infos(self.inputs, shapes)
+        if not self.is_resizable:
+            return super().resized(shapes)
+        try:
+            written, inputs = resized_infos(self.inputs, shapes)
+        except UserError as error:
+            raise located(error, Loc(self.file)) from None
         if not written:
             return self
         model = copy(self)
@@ -153,7 +167,7 @@ class KeptModel(Model, Kept):
 
         if not self.told(f"parts {what}", can_be):
             return None
-        key = Key.of("model", self._key.digest, what)
+        key = Key.of("model", *self.identity, what)
         kept_fields = cache(lambda: self.told(f"plan {what}", fields))
         make_part = partial(_kept_part, self.file)
         return KeptHosted(key, self.file, kept_fields, whole, make_part, has_host_steps=True)
@@ -322,6 +336,7 @@ def _fields(model: Model) -> Fields:
         "outputs": [_info_fields(info) for info in model.outputs],
         "state": model.state,
         "content": content.digest,
+        "resizable": model.is_resizable,
     }
 
 

@@ -151,10 +151,12 @@ class Programs:
 
         Raises what `prepared` raises, and what says that the model is not compiled as a whole.
         """
+        model = self._model.as_whole()
         while True:
             known = given_values(self.values, arrays)
             try:
-                self._prepare(ranges, known)
+                self._prepare(model, ranges, known)
+                self._model = model  # a split for rounds would drop what is prepared
                 return
             except ValueNeededError as error:
                 shapes = ranges.shapes(ranges.corners[-1])
@@ -162,12 +164,12 @@ class Programs:
                     raise
                 self._know(error, shapes, known)
 
-    def _prepare(self, ranges: Ranges, values: Mapping[str, Array]) -> None:
+    def _prepare(self, model: Model, ranges: Ranges, values: Mapping[str, Array]) -> None:
         known = key_of(values)
         before = self._copied_assumptions(known)
 
         def compile(plan: ShapePlan, shapes: Shapes) -> None:
-            work = partial(self._compiled, plan, values, known, "prepare")
+            work = partial(self._compiled, model, plan, values, known, "prepare")
             call = tuple(shapes.items()), known
             self.specialisations.get((plan, known), call, work, pinned=True)
 
@@ -227,7 +229,7 @@ class Programs:
             self._elements.need(inputs, why)
             if not self._gate.frozen:
                 self._elements.meet(values)
-        compile = partial(self._compiled, plan, values, known, why)
+        compile = partial(self._compiled, self._model, plan, values, known, why)
         return self.specialisations.get((plan, known), (tuple(shapes.items()), known), compile)
 
     def _for(self, feeds: Mapping[str, Array], shapes: Shapes) -> CompiledFunction:
@@ -326,7 +328,7 @@ class Programs:
         if plan is None:
             attempt.why = self._why(shapes, known)
             plan = self._assumed(attempt)
-        compile = partial(self._compiled, plan, values, known, attempt.why)
+        compile = partial(self._compiled, self._model, plan, values, known, attempt.why)
         try:
             return self.specialisations.get((plan, known), (attempt.shapes, known), compile)
         except (UndecidedError, ValueNeededError) as error:
@@ -400,6 +402,8 @@ class Programs:
 
     def _resizing(self, shapes: Shapes) -> str:
         """How to open the model for shapes that it has other sizes for; empty where that would not help."""
+        if not self._model.is_resizable:
+            return ""
         infos = {info.name: info for info in self._model.inputs}
         other = {
             name: shape
@@ -409,7 +413,12 @@ class Programs:
         return f"the session has other sizes if it is opened with shapes={other}" * bool(other)
 
     def _compiled(
-        self, plan: ShapePlan, values: Mapping[str, Array], known: Hashable, why: str
+        self,
+        model: Model,
+        plan: ShapePlan,
+        values: Mapping[str, Array],
+        known: Hashable,
+        why: str,
     ) -> CompiledFunction:
         """From the backend's memory of what it compiled, or compiled now if that may be. Replaces narrower bounds."""
         self._gate.admit(why)
@@ -419,13 +428,14 @@ class Programs:
 
         def build() -> Module:
             need.ask()
-            modules.append(self._model.build(**given))
+            modules.append(model.build(**given))
             return modules[0]
 
         given: Any = {"shapes": plan.shapes, "supposed": plan.supposed, "values": copies}
         given["state"] = self._pairs
-        key = self._model.key(**given)
-        need = KeptNeed(f"{self._model.file} {key}", self._backend, self._options)
+        key = model.key(**given)
+        asker = f"{model.file} {key} {model.runs_rounds}"  # which says how long a loop may be
+        need = KeptNeed(asker, self._backend, self._options)
         try:
             function = compile_or_recall(key, build, self._backend, self._options)
         except NEEDS as error:
@@ -438,7 +448,7 @@ class Programs:
         function.checks = checks_among(function.outputs)
         if self._gate.listener is not None:
             dims, seconds = self._fresh.spelled(plan), time.perf_counter() - start
-            self._gate.listener(CompileEvent(self._model.file, dims, why, seconds, not modules))
+            self._gate.listener(CompileEvent(model.file, dims, why, seconds, not modules))
         own = plan, known
         self.specialisations.replace(own, lambda k: k[1] == known and plan.replaces(k[0]))
         return function

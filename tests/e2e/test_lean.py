@@ -383,6 +383,10 @@ def test_what_is_kept_says_what_the_model_says(tmp_path: Path, cache_folder: Pat
         assert resized[0].digest == resized[1].digest != kept.digest
         assert (resized[0].inputs, resized[0].outputs) == (resized[1].inputs, resized[1].outputs)
         assert kept.resized({"x": (3, 8)}).digest == kept.digest
+        other = kept.resized({"x": (3, 7)})  # of which the cache says other things
+        assert isinstance(other, KeptModel)
+        assert isinstance(resized[0], KeptModel)
+        assert len({one.identity for one in (kept, resized[0], other)}) == 3
         assert not kept.is_read
         with pytest.raises(glowpy.UserError, match=r"(net\.onnx|model): .*expected the shape"):
             kept.key(shapes={"x": (3, 7)})

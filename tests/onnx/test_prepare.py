@@ -21,6 +21,7 @@ from glowpy import onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.importer import OnnxModel
+from glowpy.session.compiled import Compiled
 from glowpy.session.preparation import MOST_PROGRAMS, CompileEvent
 
 F32 = np.float32
@@ -510,3 +511,37 @@ def test_both_programs_for_caches_are_prepared(
 def _run(*argv: str) -> tuple[int, str]:
     out = io.StringIO()
     return run(["run", *argv], io.StringIO(), out), out.getvalue()
+
+
+REPEATED = """net (float[n] x) => (float[m] y) {
+    r = Constant <value_int = 200> ()
+    t = Constant <value = bool {1}> ()
+    y = Loop (r, t, x) <body = b (int64 i, bool c, float[k] a) => (bool c2, float[l] z) {
+        c2 = Identity (c)
+        z = Concat <axis = 0> (a, x)
+    }>
+}"""
+
+
+def test_a_loop_that_a_session_has_run_by_rounds_is_prepared(cache_folder: Path) -> None:
+    """One that is long if it is written out: what a run needs is kept, and says nothing of what is prepared."""
+    del cache_folder
+    for _ in range(2):
+        with glowpy.InferenceSession(parsed(REPEATED), backend="interpreter") as session:
+            assert session.run(None, ones(x=(1,)))[0].shape == (201,)
+        with glowpy.InferenceSession(parsed(REPEATED), backend="interpreter") as session:
+            session.prepare(n=1)
+            runner = session._runner
+            assert session.run(None, ones(x=(2,)))[0].shape == (402,)
+            assert session._runner is runner  # with what is prepared
+            session.freeze()
+            assert session.run(None, ones(x=(1,)))[0].shape == (201,)
+
+
+def test_a_refusal_to_prepare_leaves_the_rounds_to_the_session() -> None:
+    text = REPEATED.replace("200", "200000")
+    session = glowpy.InferenceSession(parsed(text), backend="interpreter")
+    with pytest.raises(glowpy.UserError, match="expected a model that is compiled as a whole"):
+        session.prepare(n=1)
+    assert isinstance(session._runner, Compiled)
+    assert session._runner.programs._model.runs_rounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import onnx.parser
@@ -74,3 +75,20 @@ def test_what_elements_decide_is_found_out_for_each_value(builds: list[OnnxModel
         assert shapes == ({"past": (number,)}, True)
         counts.append(len(builds) > before)
     assert counts == [True, False, True, False, False]
+
+
+REPEATED = """
+<ir_version: 8, opset_import: ["": 17]>
+net (float[1] x, float[2, N] h) => (float[2, N] h2) { h2 = Add (h, x) }
+"""
+
+
+def test_sizes_that_the_model_is_opened_with_are_a_question_of_their_own(
+    cache_folder: Path,
+) -> None:
+    del cache_folder
+    model = read_model(onnx.parser.parse_model(REPEATED))
+    for rows in (3, 4, 3):
+        resized = model.resized({"h": (rows, "N")})
+        shapes = fresh_shapes(resized, {"h": "h2"}, {"x": (1,)}, {})
+        assert shapes == ({"h": (rows, 1)}, False)
