@@ -85,8 +85,9 @@ class CopyingFunction(CompiledFunction, Generic[Buffer]):
 
     def _free(self, sizes: _Sizes) -> list[tuple[Buffer, dict[str, Buffer]]]:
         """The arenas and buffers of these sizes that no run uses."""
-        if sizes not in self._areas:
+        free = self._areas.get(sizes)
+        if free is None:
             if len(self._areas) >= _MAX_SIZES:
                 self._areas.clear()
-            self._areas[sizes] = []
-        return self._areas[sizes]
+            free = self._areas.setdefault(sizes, [])
+        return free  # another thread may have dropped it already

@@ -6,7 +6,7 @@ import copy
 import pickle
 from collections.abc import Mapping
 from itertools import count
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import onnx
@@ -25,6 +25,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
 from glowpy.program_artifact import ProgramArtifact, program_identity
 from glowpy.runtime.compiled import CompiledFunction
+from glowpy.runtime.copying import CopyingFunction
 from glowpy.runtime.device import Device
 from glowpy.runtime.executable import Executable
 from glowpy.runtime.host_memory import aligned_array
@@ -45,6 +46,19 @@ module {
     %decayed = mul(%w, %half) : f32[3]
     save(%bent, %y)
     save(%decayed, %w)
+  }
+}
+"""
+
+
+SIZES = """
+module {
+  symbol b 1..12
+  placeholder %x : f32[b]
+  placeholder %y : f32[b]
+  function @main {
+    %n = neg(%x) : f32[b]
+    save(%n, %y)
   }
 }
 """
@@ -121,7 +135,6 @@ class DistantDevice(Device[int, ProgramArtifact]):
         return ProgramArtifact.parse(payload)
 
 
-@final
 class DistantBackend(Backend):
     """What the interpreter runs, on a device apart."""
 
@@ -141,7 +154,7 @@ class DistantBackend(Backend):
         return ProgramArtifact(program, options)
 
     def artifact_key(self, options: CompileOptions) -> str:
-        return program_identity() if options.cache and not options.instrument else ""
+        return program_identity()
 
 
 X = np.array([[1, 2, -1], [0.5, 0, 3]], np.float32)
@@ -195,6 +208,29 @@ def positions(length: int) -> Module:
     places = f.create_slice("places", Type(ElemKind.I64, (kept, 1)), search, (0, 0), (1, 1))
     f.create_save("save", places, module.create_placeholder("where", places.result.type))
     return module
+
+
+def test_buffers_are_there_though_another_thread_drops_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when it happens between any two steps of looking them up."""
+
+    class Dropping(dict[Any, Any]):
+        def __setitem__(self, key: Any, value: Any) -> None:
+            super().__setitem__(key, value)
+            self.clear()
+
+        def setdefault(self, key: Any, value: Any = None) -> Any:
+            found = super().setdefault(key, value)
+            self.clear()
+            return found
+
+    network = glowpy.compile(parse_module(SIZES), DistantBackend())
+    assert isinstance(network, CopyingFunction)
+    monkeypatch.setattr(network, "_areas", Dropping())
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(network({"x": x})["y"], -x)
 
 
 def test_outputs_are_as_large_as_what_was_found() -> None:
