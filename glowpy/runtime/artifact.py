@@ -1,7 +1,7 @@
 """`Artifact`: a compiled network that no device has loaded yet, and the envelope of its bytes.
 
 That is a line of JSON, then parts of some sizes. The line says who has made them, for only the same glowpy on an equal
-machine understands them, and has a checksum of the parts.
+machine understands them, and has a checksum of all else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from xxhash import xxh3_128_hexdigest
+from xxhash import xxh3_128
 
 from glowpy.runtime.ports import Ports
 from glowpy.support.errors import LoadError
@@ -56,9 +56,16 @@ def packed(maker: str, head: Mapping[str, object], parts: Sequence[bytes]) -> by
         parts: All else.
     """
     content = b"".join(parts)
-    sizes, check = [len(part) for part in parts], xxh3_128_hexdigest(content)
-    line = json.dumps({"maker": maker, "check": check, "sizes": sizes, **head})
+    fields = {"maker": maker, "sizes": [len(part) for part in parts], **head}
+    line = json.dumps({"check": _check(fields, content), **fields})
     return b"".join([line.encode(), b"\n", content])
+
+
+def _check(head: Mapping[str, object], content: bytes) -> str:
+    """The checksum of a head, whose own it is not yet in, and of the parts."""
+    check = xxh3_128(json.dumps(head).encode())
+    check.update(content)
+    return check.hexdigest()
 
 
 def unpacked(payload: bytes, maker: str) -> tuple[Mapping[str, Any], Sequence[bytes]]:
@@ -71,8 +78,8 @@ def unpacked(payload: bytes, maker: str) -> tuple[Mapping[str, Any], Sequence[by
         head = json.loads(line)
         other = head["maker"] != maker
         ends = list(accumulate(head["sizes"], initial=0))
-        is_whole = head["check"] == xxh3_128_hexdigest(content)
-    except (KeyError, TypeError, ValueError) as error:
+        is_whole = head.pop("check") == _check(head, content)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise LoadError("expected a compiled network, got other bytes") from error
     if other:
         raise LoadError(
