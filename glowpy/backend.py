@@ -164,6 +164,8 @@ class Backend(ABC):
     """Whether it computes several element-wise instructions in one loop: then `runs` of the program's functions say
     which, and what only one loop writes and reads is in `registers` of the memory plan. Instrumented programs have
     runs of one instruction only."""
+    probes: ClassVar[frozenset[str]] = frozenset()
+    """Options of `CompileOptions` that it honours among `instrument` and `sanitize`; the others are refused."""
     options_type: ClassVar[type | None] = None
     """The dataclass of the backend's own options, which its constructor takes; None if it has none. `--set` of the
     command line fills the fields that are str, int, float or bool; `--target`, `--exact` and the like fill those of
@@ -177,6 +179,16 @@ class Backend(ABC):
     def __init__(self, options: object | None = None) -> None:
         if options is not None:
             raise UserError(f"the {self.name} backend has no options of its own")
+
+    def expect_probes(self, options: CompileOptions, **spelled: str) -> None:
+        """Raises UserError for `instrument` and `sanitize`, spelled as the user did, if it does not honour them."""
+        for probe in ("instrument", "sanitize"):
+            if getattr(options, probe) and probe not in self.probes:
+                option = spelled.get(probe, probe)
+                raise UserError(
+                    f"{option}: the {self.name} backend does not tell of its runs",
+                    note="leave it out, or take the cpu or interpreter backend",
+                )
 
     @property
     def kernels(self) -> Kernels | None:
@@ -223,14 +235,16 @@ class Backend(ABC):
         return function
 
     def function(self, program: Program, options: CompileOptions | None = None) -> CompiledFunction:
-        """Compiles a checked program and loads it."""
+        """Compiles a checked program and loads it. Raises UserError as `expect_probes` does."""
         chosen = options or CompileOptions()
+        self.expect_probes(chosen)
         return self.load(self.compile(program, chosen), chosen)
 
     def artifact_key(self, options: CompileOptions) -> str:
         """Names what the bytes of artifacts depend on beside the network and `CompileOptions.code_key`.
 
-        Empty where they are not to be kept in the cache.
+        The backend's name, class and package with version count anyway. Empty where artifacts are not to be kept in
+        the cache; it is not asked about those with `instrument` or `sanitize`, or without `cache`, which never are.
         """
         del options
         return ""

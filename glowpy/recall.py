@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from glowpy.backend import Backend, CompileOptions
+from glowpy.backend_choice import package_of
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import LoadError
 from glowpy.support.progress import report
@@ -14,7 +15,21 @@ if TYPE_CHECKING:
     from glowpy.graph.function import Function, Module
     from glowpy.runtime.compiled import CompiledFunction
 
-__all__ = ["compile_or_recall"]
+__all__ = ["compile_or_recall", "maker_of"]
+
+
+def maker_of(backend: Backend, options: CompileOptions) -> tuple[str, ...]:
+    """Names what makes artifacts: the backend, its class, its package, and what it says itself that they depend on.
+
+    Empty where the cache is not to have them. What tells of its runs is never there: it would say nothing of them, and
+    who asks for it would get what does not.
+    """
+    if not options.cache or options.instrument or options.sanitize:
+        return ()
+    own, cls = backend.artifact_key(options), type(backend)
+    if not own:
+        return ()
+    return backend.name, f"{cls.__module__}.{cls.__qualname__}", package_of(backend.name), own
 
 
 def compile_or_recall(
@@ -31,8 +46,8 @@ def compile_or_recall(
 
     Raises what `build` and `compile` raise.
     """
-    maker = backend.artifact_key(options)
-    entry = Key.of("program", key, options.code_key, maker) if maker else None
+    maker = maker_of(backend, options)
+    entry = Key.of("program", key, options.code_key, *maker) if maker else None
     if entry is not None and (recalled := _recalled(entry, backend)) is not None:
         report("recall", 1, 1)
         return recalled

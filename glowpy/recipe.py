@@ -184,7 +184,11 @@ class Compilation:
 
     @cached_property
     def artifact(self) -> Artifact:
-        """Compiled, for a device to load."""
+        """Compiled, for a device to load.
+
+        Raises UserError as `Backend.expect_probes` does.
+        """
+        self.backend.expect_probes(self.options)
         program = self.program
         with self.ctx.timed(f"{self.backend.name} codegen"):
             return self.backend.compile(program, self.options)

@@ -26,6 +26,7 @@ class Wrapped(Backend):
 
     name: ClassVar[str] = "wrapped"
     stacks: ClassVar[bool] = True
+    probes: ClassVar[frozenset[str]] = CpuBackend.probes
     nodes: ClassVar[tuple[type[Node], ...]] = CpuBackend.nodes
     instructions: ClassVar[tuple[type[Instruction], ...]] = CpuBackend.instructions
     options_type: ClassVar[type | None] = CpuOptions

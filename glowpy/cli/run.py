@@ -116,10 +116,11 @@ class RunOptions(ModelOptions):
         observers: list[Observer] = [PrintObserver()] if self.instrument_ir else []
         if self.operand_folder is not None:
             observers.append(DumpObserver(self.operand_folder))
+        option = "--instrument-ir" if self.instrument_ir else "--instrument-debug"
         if observers and self.sanitize:
-            option = "--instrument-ir" if self.instrument_ir else "--instrument-debug"
             raise UserError(f"expected at most one of {option} and --sanitize")
         options = CompileOptions(instrument=bool(observers), sanitize=self.sanitize)
+        backend.expect_probes(options, instrument=option, sanitize="--sanitize")
         return RunPlan(self.seed, backend, observers, self.passes.on(options), self.repeat)
 
 

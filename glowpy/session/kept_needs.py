@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, final
 
 from glowpy.backend import Backend, CompileOptions
 from glowpy.importer.needs import RoundsError, ValueNeededError
+from glowpy.recall import maker_of
 from glowpy.support.cache import Key, read, write
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.loc import Loc
@@ -34,8 +35,8 @@ class KeptNeed:
     """The entry of what compiling one network needs."""
 
     def __init__(self, network: str, backend: Backend, options: CompileOptions) -> None:
-        maker = backend.artifact_key(options)
-        self._key = Key.of("need", network, options.code_key, maker) if maker else None
+        maker = maker_of(backend, options)
+        self._key = Key.of("need", network, options.code_key, *maker) if maker else None
         self._known: NeedError | None = None
 
     def ask(self) -> None:

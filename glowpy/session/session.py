@@ -113,6 +113,7 @@ class InferenceSession(ProcessBound):
             _gate or Gate(on_compile),
         )
         opened = model if isinstance(model, Model | HostedModel) else open_kept(model)
+        self._compiling.backend.expect_probes(chosen)
         self._file, self._names = opened.file, [info.name for info in opened.outputs]
         self._splitting = Lock(is_brief=False)  # while parts are compiled
         self._runner = self._runner_of(opened, state, shapes or {})

@@ -300,6 +300,22 @@ def test_pass_does_what_its_docstring_shows() -> None:
     assert print_module(before) == print_module(after)
 
 
+@pytest.mark.parametrize(
+    ("option", "folder"), [("--sanitize", ""), ("--instrument-ir", ""), ("--instrument-debug", "f")]
+)
+def test_run_refuses_to_watch_what_does_not_tell_of_its_runs(
+    option: str, folder: str, tmp_path: Path
+) -> None:
+    network = tmp_path / "net.glow"
+    network.write_text(NETWORK)
+    words = [option, *([str(tmp_path / folder)] if folder else [])]
+    err = io.StringIO()
+    start = ["run", str(network), "--backend"]
+    assert run([*start, "skeleton", *words], io.StringIO(), io.StringIO(), err) == 1
+    assert f"{option}: the skeleton backend does not tell of its runs" in err.getvalue()
+    assert run([*start, "fused", *words], io.StringIO(), io.StringIO(), err) == 0
+
+
 def test_missing_pieces_of_a_backend_are_named() -> None:
     assert plugins.missing_pieces(backend_class("fused")()) == []
     assert plugins.missing_pieces(CpuBackend()) == []

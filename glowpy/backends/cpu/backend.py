@@ -52,6 +52,7 @@ class CpuBackend(Backend):
     name: ClassVar[str] = "cpu"
     symbolic: ClassVar[bool] = True
     stacks: ClassVar[bool] = True
+    probes: ClassVar[frozenset[str]] = frozenset({"instrument", "sanitize"})
     nodes: ClassVar[tuple[type[Node], ...]] = imported(_OPERATIONS, "NODES")
     instructions: ClassVar[tuple[type[Instruction], ...]] = imported(_OPERATIONS, "INSTS")
     options_type: ClassVar[type | None] = CpuOptions

@@ -46,6 +46,7 @@ class InterpreterBackend(Backend):
 
     name: ClassVar[str] = "interpreter"
     symbolic: ClassVar[bool] = True
+    probes: ClassVar[frozenset[str]] = frozenset({"instrument", "sanitize"})
 
     def __init__(self, options: object | None = None) -> None:
         super().__init__(options)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.helper
 import pytest
 
 import glowpy
@@ -17,10 +20,10 @@ from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import LARGE, Array
 from glowpy.core.type import Type
-from glowpy.engine import compile_artifact
+from glowpy.engine import compilation, compile_artifact
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
-from glowpy.recall import compile_or_recall
+from glowpy.recall import compile_or_recall, maker_of
 from glowpy.runtime.artifact import packed, unpacked
 from glowpy.support.errors import LoadError, UserError
 from tests.unit.networks import RandomNetwork, arrays_for
@@ -195,6 +198,96 @@ def test_the_cache_keeps_artifacts_of_any_backend_that_says_so(cache_folder: Pat
         file.unlink()
     opened(DistantBackend(), CompileOptions())
     assert len(built) == 5, "one of its constants is nowhere"
+
+
+TOLD = {
+    "instrument": CompileOptions(instrument=True),
+    "sanitize": CompileOptions(sanitize=True),
+}
+
+
+class Other(DistantBackend):
+    """A backend of another class with the same `artifact_key`."""
+
+
+class Watching(DistantBackend):
+    """Says that it honours everything, and has a key whatever the options are."""
+
+    probes = frozenset({"instrument", "sanitize"})
+
+
+def test_backends_with_one_key_do_not_get_each_others_artifacts(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = CompileOptions()
+    assert Other().artifact_key(plain) == DistantBackend().artifact_key(plain)
+    built: list[Module] = []
+
+    def build() -> Module:
+        built.append(product(7))
+        return built[-1]
+
+    for count, cls in enumerate((DistantBackend, Other, Watching), 1):
+        for _ in range(2):
+            compile_or_recall("a product", build, cls(), plain)
+            assert len(built) == len([*cache_folder.glob("program-*")]) == count
+    monkeypatch.setattr("glowpy.recall.package_of", lambda _: "distant 2.0")
+    compile_or_recall("a product", build, DistantBackend(), plain)
+    assert len(built) == 4, "the package of another version may lower in another way"
+    assert len(maker_of(DistantBackend(), plain)) == 4
+    assert not maker_of(InterpreterBackend(), plain)
+
+
+@pytest.mark.parametrize("option", TOLD)
+def test_what_tells_of_its_runs_is_not_recalled(option: str, cache_folder: Path) -> None:
+    built: list[Module] = []
+
+    def build() -> Module:
+        built.append(product(7))
+        return built[-1]
+
+    plain, told = CompileOptions(), TOLD[option]
+    assert Watching().artifact_key(told)
+    for options in (told, plain, told, plain, CompileOptions(cache=False)):
+        compile_or_recall("a product", build, Watching(), options)
+    assert len(built) == 4, "all but the second plain one"
+    assert len([*cache_folder.glob("program-*")]) == 1
+
+
+@pytest.mark.parametrize("option", TOLD)
+def test_backends_refuse_what_they_do_not_honour(option: str) -> None:
+    message = f"^{option}: the distant backend does not tell of its runs"
+    backend, options = DistantBackend(), TOLD[option]
+    program = compilation(positions(4), backend).program
+    with pytest.raises(UserError, match=message):
+        glowpy.compile(positions(4), backend, options)
+    with pytest.raises(UserError, match=message):
+        backend.function(program, options)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])
+    model = onnx.helper.make_model(graph, ir_version=9)
+    glowpy.InferenceSession(model, backend=backend).run(None, {"x": np.ones(2, np.float32)})
+    with pytest.raises(UserError, match=message):
+        glowpy.InferenceSession(model, backend=backend, options=options)
+
+
+@pytest.mark.parametrize("cls", BACKENDS)
+def test_damaged_heads_are_refused(cls: type[Backend]) -> None:
+    backend = cls()
+    payload = compile_artifact(product(8), backend, CompileOptions(cache=False)).payload()
+    line, _, content = payload.partition(b"\n")
+    head = json.loads(line)
+    for name in head:
+        rest = {key: value for key, value in head.items() if key != name}
+        for changed in (rest, {**head, name: None}, {**head, name: 0}, {**head, name: []}):
+            damaged = json.dumps(changed).encode() + b"\n" + content
+            if changed != head:
+                with pytest.raises(LoadError):
+                    backend.device.parse(damaged)
+    more = json.dumps({**head, "more": 1}).encode() + b"\n" + content
+    with pytest.raises(LoadError, match="the compiled network is damaged"):
+        backend.device.parse(more)
 
 
 def test_parts_are_what_was_packed() -> None:

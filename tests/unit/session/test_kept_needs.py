@@ -14,6 +14,7 @@ from glowpy.support.errors import Diagnostic
 from glowpy.support.loc import Loc
 from glowpy.support.questions import Asked, Question, UndecidedError, UnequalError, UnorderedError
 from glowpy.support.symbolic import ceil_div, greatest, symbol
+from tests.unit.runtime.test_copying import DistantBackend
 
 N, M = symbol("n", 2, 64, 16), symbol("m")
 PLACE = Loc("net.onnx", node="loop/body", index=3, operator="Reshape")
@@ -62,6 +63,18 @@ def test_others_ask_for_themselves(backend: Backend) -> None:
     KeptNeed("other net", backend, CompileOptions()).ask()
     KeptNeed("net", backend, CompileOptions(cache=False)).ask()
     KeptNeed("net", backend_with("interpreter", None, low_memory=None), CompileOptions()).ask()
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_backends_with_one_key_ask_for_themselves() -> None:
+    class Other(DistantBackend):
+        name = "other"
+
+    KeptNeed("net", DistantBackend(), CompileOptions()).keep(UNPLACED)
+    told(KeptNeed("net", DistantBackend(), CompileOptions()))
+    KeptNeed("net", Other(), CompileOptions()).ask()
+    KeptNeed("net", DistantBackend(), CompileOptions(sanitize=True)).ask()
+    KeptNeed("net", DistantBackend(), CompileOptions(instrument=True)).ask()
 
 
 def test_what_is_told_is_not_kept_again(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
