@@ -36,6 +36,8 @@ INLINE float f32_of_bf16(bf16_t x) { return float_of_bits((uint32_t)x << 16); }
 
 INLINE bf16_t bf16_of_f32(float x) {
 #if BF16_PRODUCTS
+// A double is rounded to a float first: made one with this, there is no instruction for it, but a call of a library.
+#pragma clang fp contract(off)
   if (libjit_bf16) {
     union {
       __bf16 number;

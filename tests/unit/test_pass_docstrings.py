@@ -7,6 +7,8 @@ import textwrap
 import pytest
 
 from glowpy import CpuBackend, CpuOptions, InterpreterBackend
+from glowpy.backends.cpu.passes.read_rounded import ReadRoundedPass
+from glowpy.backends.cpu.passes.round_parts import RoundPartsPass
 from glowpy.engine import evaluate
 from glowpy.graph.function import Module
 from glowpy.graph.node import Node
@@ -29,6 +31,7 @@ _BOUND = (
 GRAPH_PASSES: dict[str, GraphPass] = {
     p.name: p for backend in _BOUND for p in graph_recipe(backend).flattened()
 }
+GRAPH_PASSES |= {p.name: p for p in (RoundPartsPass(), ReadRoundedPass())}
 IR_PASSES: dict[str, IRPass] = {
     p.name: p for backend in _BOUND for p in ir_recipe(backend).flattened()
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from glowpy import onnxruntime as drop_in
 from glowpy.backend import Operation
 from glowpy.backends.cpu.bf16_products import is_in_bf16
 from glowpy.backends.cpu.passes.pack_products import PackProductsPass
+from glowpy.backends.cpu.passes.read_rounded import ReadRoundedPass
 from glowpy.backends.cpu.strategy.ways import Chooser
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.cli.main import run
@@ -28,7 +30,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type, parse_type
 from glowpy.engine import compilation, evaluate
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, Operand
+from glowpy.graph.node import Node, NodeValue, Operand
 from glowpy.passes import PassContext
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
@@ -282,6 +284,94 @@ def test_what_is_rounded_once_is_read_by_all() -> None:
         exact = plain({"x": x})["y"]
         error = glowpy.compile(module, own)({"x": x})["y"] - exact
         assert np.sqrt(np.mean(error**2)) < 0.005 * np.sqrt(np.mean(exact**2))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "i32", "i64", "f16"])
+def test_what_the_model_casts_is_read_exactly(kind: str) -> None:
+    """A cast of the model's own, which no product reads, does not round the sums beside it."""
+    wide = parse_type(f"{kind}[3x8]")
+
+    def build(f: Function, x: Operand) -> Any:
+        total = f.create_add("r", x, x)
+        half = f.create_convert("h", wide.with_kind(ElemKind.BF16), total)
+        return f.create_sub("s", total, f.create_convert("w", wide, half))
+
+    module = network({"x": wide}, {}, build)
+    assert not ReadRoundedPass().run(module.main, PassContext(evaluate))
+
+
+@pytest.mark.parametrize("kind", ["f32", "i32"])
+def test_large_values_that_the_model_casts(kind: str) -> None:
+    """Their differences from themselves in bf16 are what the interpreter gives."""
+    own = backend()
+    length = own.target.variant.machine.second_cache // 4 + 16
+    wide = parse_type(f"{kind}[{length}]")
+
+    def build(f: Function, x: Operand) -> Any:
+        total = f.create_add("r", x, x)
+        half = f.create_convert("h", wide.with_kind(ElemKind.BF16), total)
+        f.create_save("save_h", half, f.module.create_placeholder("half", half.result.type))
+        return f.create_mul("s", total, x)
+
+    x = np.arange(length, dtype=wide.kind.dtype) % 10007
+    results = glowpy.compile(network({"x": wide}, {}, build), own)({"x": x})
+    np.testing.assert_array_equal(results["y"], (x + x) * x)
+    np.testing.assert_array_equal(results["half"], (x + x).astype(ml_dtypes.bfloat16))
+
+
+def casts(f: Function, *values: NodeValue) -> Any:
+    """Sums of each kind in bf16, at once and by way of f32; the two of the first are put together."""
+    halves = []
+    for value in values:
+        total = f.create_add("sum", value, value)
+        single = f.create_convert("single", value.type.with_kind(ElemKind.F32), total)
+        for number in (total, single):
+            type = value.type.with_kind(ElemKind.BF16)
+            halves.append(f.create_convert("half", type, number).result)
+            out = f.module.create_placeholder(f"h{len(halves)}", type)
+            f.create_save("save", halves[-1], out)
+    return f.create_concat("both", halves[:2], 0)
+
+
+CAST_KINDS = ("f64", "f32", "f16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "neoverse-v1"])
+def test_casts_call_no_library(cpu: str) -> None:
+    """Code for bf16 rounds each kind by instructions: there is nobody to call."""
+    family = "x86_64" if cpu == "znver4" else "aarch64"
+    own = CpuBackend(CpuOptions(precision="bf16", cpu=cpu, target=f"{family}-linux-gnu"))
+    module = network({f"x_{kind}": f"{kind}[5x37]" for kind in CAST_KINDS}, {}, casts)
+    assembly = own.emit(compilation(module, own).program, "asm")
+    assert not re.findall(r"__(?:trunc|extend|float|fix)\w+", assembly)
+
+
+def test_casts_from_f64() -> None:
+    """They are rounded to f32, and that to bf16, as on the interpreter."""
+    x = floats(5, 37).astype(np.float64)
+    x[0, :3] = 0.5 + 2**-9 + 2**-40, 1e300, np.nan
+    function = glowpy.compile(network({"x": "f64[5x37]"}, {}, casts), backend())
+    with np.errstate(all="ignore"):
+        expected = (x + x).astype(np.float32).astype(ml_dtypes.bfloat16)
+    both = np.concatenate([expected, expected]).astype(np.float32)
+    np.testing.assert_array_equal(function({"x": x})["y"].astype(np.float32), both)
+
+
+def test_any_number_of_threads_computes_the_same_bits() -> None:
+    """What a thread multiplies does not depend on how many there are."""
+    constants = {"w": floats(96, 200), "v": floats(200, 64, seed=1)}
+
+    def build(f: Function, x: Operand, w: Operand, v: Operand) -> Any:
+        return f.create_mat_mul("q", f.create_relu("r", f.create_mat_mul("p", x, w)), v)
+
+    x = floats(150, 96)
+    results = []
+    for threads in (1, 2, 3):
+        own = backend(threads=threads)
+        module = network({"x": "f32[150x96]"}, constants, build)
+        assert kinds(module, own) == ["bf16", "bf16"]
+        results.append(glowpy.compile(module, own)({"x": x})["y"].tobytes())
+    assert results[0] == results[1] == results[2]
 
 
 def test_open_extents() -> None:

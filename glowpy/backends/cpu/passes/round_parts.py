@@ -32,10 +32,10 @@ class RoundPartsPass(RewritePass):
         %x : f32[2x4]
         %out : bf16[2x8]
         %r = relu(%x) : f32[2x4]
-        %r_bf16 = convert(%r) : bf16[2x4]
+        %h = convert(%r) : bf16[2x4]
         %x_bf16 = convert(%x) : bf16[2x4]
-        %h = concat(%r_bf16, %x_bf16) {axis=1} : bf16[2x8]
-        save(%h, %out)
+        %h_1 = concat(%h, %x_bf16) {axis=1} : bf16[2x8]
+        save(%h_1, %out)
     """
 
     name: ClassVar[str] = "round-parts"
