@@ -114,7 +114,10 @@ def test_a_graph_that_breaks() -> None:
         check(function, network, x)
 
 
-@pytest.mark.parametrize("options", [{"threads": 2}, {"backend": "interpreter"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"threads": 2}, {"backend": "interpreter"}, {"precision": "f32", "low_memory": True}],
+)
 def test_options(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import glowpy.frontends.torch.compile as module  # noqa: PLC0415 - it needs torch
 
@@ -132,7 +135,8 @@ def test_options(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"options": {"thread": 2}}, "unknown option 'thread', expected backend or threads"),
+        ({"options": {"thread": 2}}, "unknown option 'thread', expected one of backend"),
+        ({"options": {"precision": "f16"}}, "precision: expected one of f32, bf16"),
         ({"mode": "max-autotune"}, "glowpy has no mode 'max-autotune'"),
     ],
 )

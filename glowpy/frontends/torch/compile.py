@@ -32,7 +32,7 @@ from glowpy.support.forks import Lock
 
 __all__ = ["backend"]
 
-_OPTIONS = ("backend", "threads")
+_OPTIONS = ("backend", "low_memory", "precision", "threads")
 
 
 def backend(
@@ -47,7 +47,8 @@ def backend(
     Args:
         graph: A `torch.fx.GraphModule`.
         example: An input of each of its placeholders.
-        options: `threads`, else as many as PyTorch uses; and `backend`, `cpu` or `interpreter`.
+        options: `threads`, else as many as PyTorch uses; `backend`, `cpu` or `interpreter`; and `low_memory` and
+            `precision` of InferenceSession.
         mode: Nothing but `default`.
 
     Returns a function of the graph's inputs. It raises UserError for what glowpy does not support.
@@ -55,7 +56,7 @@ def backend(
     options = dict(options or {})
     if unknown := sorted(set(options) - set(_OPTIONS)):
         raise UserError(
-            f"torch.compile: unknown option {unknown[0]!r}, expected {' or '.join(_OPTIONS)}"
+            f"torch.compile: unknown option {unknown[0]!r}, expected one of {', '.join(_OPTIONS)}"
         )
     if mode not in (None, "default"):
         raise UserError(
@@ -246,7 +247,13 @@ class _Compiled:
         if threads is None and isinstance(backend, str):
             takes_threads = "threads" in option_names(backend_class(backend))
             threads = torch.get_num_threads() if takes_threads else None
-        session = InferenceSession(path, backend=backend, threads=threads)
+        session = InferenceSession(
+            path,
+            backend=backend,
+            threads=threads,
+            low_memory=self._options.get("low_memory"),
+            precision=self._options.get("precision"),
+        )
         for index, info in zip(inputs, session.get_inputs(), strict=True):
             names = [axis for axis, dim in enumerate(info.shape or ()) if not isinstance(dim, int)]
             self._inputs[index] = replace(self._inputs[index], open=tuple(names))
