@@ -18,6 +18,7 @@ from glowpy.cli.values import parse_values
 from glowpy.core.array_file import as_codes
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.extents import extents_of, symbols_of_types, type_at
+from glowpy.core.initial import elements
 from glowpy.core.random_array import random_array
 from glowpy.core.state import StatePort
 from glowpy.core.tensor import Array
@@ -376,7 +377,7 @@ def read_inputs(
     state: Sequence[StatePort] = (),
     values: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """An array for every port and variable: from the files that --input names, or random, and zeros for variables.
+    """An array for every port and variable: from the files that --input names, or random; variables begin as they do.
 
     Symbolic dimensions are what the files have, or as large as they may be; those that grow from run to run as small.
 
@@ -413,8 +414,8 @@ def read_inputs(
             f"--input: expected state that is as long as that which is given for {', '.join(map(repr, grown))} as well"
         )
     rng = np.random.default_rng(seed)
-    zeros = {p.name: np.zeros(type_at(p.type, extents).extents, p.type.kind.dtype) for p in state}
-    contents = zeros | arrays_by_name
+    begun = {p.name: elements(p.initial, type_at(p.type, extents)).array for p in state}
+    contents = begun | arrays_by_name
     return {
         name: contents[name] if name in contents else random_array(type_at(port.type, extents), rng)
         for name, port in ports_by_name.items()

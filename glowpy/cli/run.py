@@ -212,8 +212,9 @@ def run_model(options: RunOptions) -> None:
     MODEL is an .onnx file, .glow text, - for text on standard input, or an IR function (.ir) as dump --stage ir
     prints it.
 
-    Inputs without a file get random elements, the same ones every time; inputs of --state are zero or empty. Strings
-    must be given (.txt with one in each line, .npy, .json, .pb), and so must sequences (.npz, .json) and maps (.json).
+    Inputs without a file get random elements, the same ones every time; variables begin with their initial values, and
+    without any zero or empty. Strings must be given (.txt with one in each line, .npy, .json, .pb), and so must
+    sequences (.npz, .json) and maps (.json).
 
     Examples:
       glowpy run model.onnx --input x=image.npy --output results

@@ -11,7 +11,7 @@ from glowpy.graph.node import Node, NodeValue, Operand, value_of
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc, caller
 
-__all__ = ["no_name", "no_type", "operand_values", "successor_of"]
+__all__ = ["no_memory", "no_name", "no_type", "operand_values", "successor_of"]
 
 
 def no_name(value: object, loc: Loc) -> UserError:
@@ -25,6 +25,14 @@ def no_type(value: object, loc: Loc) -> UserError:
     got = repr(value) if isinstance(value, str) else type(value).__name__
     note = "parse_type reads one"
     return UserError(f"expected a Type, got {got}", loc=loc or caller(), note=note)
+
+
+def no_memory(value: object, loc: Loc) -> UserError:
+    """Creates the error for the memory of a variable that is no `Type`, such as its elements."""
+    got = type(value).__name__
+    note = "initial=... gives the elements that the first run reads"
+    message = f"expected the type of a variable's memory as its third argument, got {got}"
+    return UserError(message, loc=loc or caller(), note=note)
 
 
 def operand_values(schema: NodeSchema, inputs: Sequence[Operand], loc: Loc) -> list[NodeValue]:

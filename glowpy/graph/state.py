@@ -40,20 +40,27 @@ def keep_state(f: Function, pairs: StatePairs) -> None:
             f.module.erase(target)
 
 
-def release_state(f: Function) -> None:
-    """Makes inputs and outputs of the variables of a function, for whoever knows no variables.
+def release_state(f: Function, *, unsaved: bool = False) -> dict[str, str]:
+    """Makes inputs and outputs of the variables of a function, for whoever knows no variables; returns these pairs.
 
-    The output gets a name by which `recognized_pairs` finds the pair.
+    The output gets a name by which `recognized_pairs` finds the pair. A variable that no node saves is an input alone,
+    unless `unsaved` asks for an output of it, too: it is in the next run what it was in this one.
     """
+    pairs: dict[str, str] = {}
     taken = {placeholder.original for placeholder in f.module.placeholders}
     for variable in f.variables:
         placeholder = f.module.make_placeholder(variable)
         taken.add(placeholder.original)
-        for save in [save for save in f.saves if _port(save) is placeholder]:
+        saves = [save for save in f.saves if _port(save) is placeholder]
+        if unsaved and not saves:
+            saves = [f.create_save(placeholder.name, placeholder, placeholder)]
+        for save in saves:
             name = next_name(placeholder.original, taken)
             taken.add(name)
             output = f.module.create_placeholder(name, save.input.type, loc=placeholder.loc)
             save.set_input(SAVED, output.value)
+            pairs[placeholder.original] = name
+    return pairs
 
 
 def _port(save: SaveNode) -> Placeholder | None:

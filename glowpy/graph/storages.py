@@ -5,7 +5,7 @@ from __future__ import annotations
 from glowpy.core.initial import Initializer
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
-from glowpy.graph.creation import no_name, no_type
+from glowpy.graph.creation import no_memory, no_name, no_type
 from glowpy.graph.node import Constant, Placeholder, Storage, Variable
 from glowpy.support.errors import InternalError, UserError
 from glowpy.support.loc import UNKNOWN, Loc, caller
@@ -94,12 +94,15 @@ class Storages:
             original: In the user's model, if that is another name.
             initial: The elements that the first run reads; zeros if left out. An array is copied.
 
-        Raises UserError for a name that is no string, a type that is no `Type`, and an initial value that does not fit.
+        Raises UserError for a name that is no string, a type or memory that is no `Type`, and an initial value that
+        does not fit.
         """
         if not isinstance(name, str):
             raise no_name(name, loc)
         if not isinstance(type, Type):
             raise no_type(type, loc)
+        if memory is not None and not isinstance(memory, Type):
+            raise no_memory(memory, loc)
         first = _initial(name, type, initial, loc)
         taken = self.names.take(name)
         variable = Variable(

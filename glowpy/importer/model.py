@@ -154,6 +154,11 @@ class Model(ABC):
         """
 
     @property
+    def kept(self) -> StatePairs:
+        """The inputs and outputs that are variables of the model's own, as those of graph text are."""
+        return {}
+
+    @property
     def state(self) -> dict[str, str]:
         """The inputs and outputs that look like state by their names and types."""
         return recognized_pairs(_declared(self.inputs), _declared(self.outputs))

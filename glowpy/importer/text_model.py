@@ -81,11 +81,11 @@ class TextModel(Model):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _ports(self) -> tuple[list[ValueInfo], list[ValueInfo]]:
-        """The inputs and outputs, those that stand for variables among them."""
+    def _ports(self) -> tuple[list[ValueInfo], list[ValueInfo], StatePairs]:
+        """The inputs and outputs, those that stand for variables among them, and which do."""
         main = _only_function(self._parse())
-        release_state(main)
-        return [*map(_info, main.parameters)], [*map(_info, main.outputs)]
+        pairs = release_state(main, unsaved=True)
+        return [*map(_info, main.parameters)], [*map(_info, main.outputs)], pairs
 
     @property
     def inputs(self) -> list[ValueInfo]:
@@ -96,6 +96,18 @@ class TextModel(Model):
     def outputs(self) -> list[ValueInfo]:
         """The outputs of its function."""
         return self._ports[1]
+
+    @property
+    def kept(self) -> StatePairs:
+        """The variables of its function, as inputs and outputs."""
+        return self._ports[2]
+
+    @property
+    def state(self) -> dict[str, str]:
+        """Its variables, and among other inputs and outputs those that look like state."""
+        kept = self.kept
+        others = {n: o for n, o in super().state.items() if n not in kept}
+        return {**kept, **{n: o for n, o in others.items() if o not in kept.values()}}
 
     def module(
         self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
@@ -116,7 +128,7 @@ class TextModel(Model):
     ) -> Module:
         """The module, with all its functions; with pairs of inputs and outputs that are state in place of its own.
 
-        Raises UserError for other shapes than the text has.
+        Variables of its own among these begin as the text says. Raises UserError for other shapes than the text has.
         """
         del supposed
         for what, given in (("shapes", shapes), ("dims", dims), ("values", values)):
@@ -124,9 +136,8 @@ class TextModel(Model):
         module = self._taken()
         if state is not None:
             self.check_state(state)
-            main = _only_function(module)
-            release_state(main)
-            keep_state(main, state)
+            if state != self.kept:
+                _keep_others(_only_function(module), state)
         return module
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> TextModel:
@@ -152,6 +163,15 @@ class TextModel(Model):
                 loc=Loc(self._file),
                 note=f"leave out the {what}",
             )
+
+
+def _keep_others(main: Function, state: StatePairs) -> None:
+    """Makes these pairs the state of a function."""
+    initial = {variable.original: variable.initial for variable in main.variables}
+    release_state(main, unsaved=True)
+    keep_state(main, state)
+    for variable in main.variables:
+        main.module.begin(variable, initial.get(variable.original))
 
 
 def _only_function(module: Module) -> Function:

@@ -64,7 +64,7 @@ class InferenceSession(ProcessBound):
         state: Inputs that the session keeps, and the outputs that they are in its next run, such as the cache of a
             decoder: `{"past_key_0": "present_key_0"}`, or `auto` for what looks like that by names and types. They are
             zero or empty at first, and no inputs and outputs of the session any more; `run` gives such outputs if it is
-            asked for them by name.
+            asked for them by name. The variables of graph text are state if this is left out, and begin as it says.
         on_compile: Is told of everything that is compiled, or taken from the cache, in the thread that waits for it.
         check_indices: Whether an index that leads out of range is an error of the run that met it, as in onnxruntime.
             If indices are not checked, such an index leads to the nearest element.
@@ -134,8 +134,9 @@ class InferenceSession(ProcessBound):
                 raise UserError(f"{what}: expected a model of numbers alone", loc=Loc(opened.file))
             return Hosted(opened, self._part)
         resized = opened.resized(shapes) if shapes else opened
-        model = resized.for_session(checked=self._checks, shares_caches=bool(state))
-        whole = Compiled(model, SessionState(model, state_pairs(model, state)), self._compiling)
+        pairs = state_pairs(resized, state)
+        model = resized.for_session(checked=self._checks, shares_caches=bool(pairs))
+        whole = Compiled(model, SessionState(model, pairs), self._compiling)
         try:
             whole.programs.compile_static()
         except (RoundsError, ValueNeededError) as error:
@@ -242,7 +243,7 @@ class InferenceSession(ProcessBound):
         return list(self._runner.outputs)
 
     def reset_state(self) -> None:
-        """Makes what the session keeps zero, or empty, as it was at first."""
+        """Makes what the session keeps what it was at first: zero, or empty, or the initial values that a file has."""
         if (state := self._runner.state) is not None:
             state.reset()
 

@@ -74,7 +74,7 @@ class SessionState:
         self._fresh: dict[Hashable, Shapes] = {}  # by what else is known
         self._run_lock = _RunLock()
         self._contents: dict[str, Array] = {}
-        """The contents of variables for the first run; zeros are not listed."""
+        """The contents of variables for the first run; those that begin as they do are not listed."""
         self._state: State | None = None
         """The memory of variables since the first run."""
 
@@ -193,7 +193,7 @@ class SessionState:
         return shapes
 
     def reset(self) -> None:
-        """Makes all variables zero, or empty."""
+        """Makes all variables what they were at first."""
         with self._run_lock:
             self._state, self._contents, self._run_lock.is_cut = None, {}, False
 
@@ -259,9 +259,12 @@ def _check_copies(function: CompiledFunction, shapes: Shapes, arrays: Mapping[st
 
 
 def state_pairs(model: Model, state: StatePairs | Literal["auto"] | None) -> StatePairs:
-    """Inputs and the outputs that they are in the next run. Raises UserError where none are found."""
+    """Inputs and the outputs that they are in the next run: the model's own unless others are given.
+
+    Raises UserError where none are found.
+    """
     if state != "auto":
-        return state or {}
+        return model.kept if state is None else state
     if not model.state:
         raise UserError(
             "state: no input and output look like state",

@@ -250,3 +250,16 @@ def test_what_a_function_takes_begins_with_what_is_passed() -> None:
     f.create_save("save", f.create_neg("neg", carried), carried)
     with pytest.raises(VerifyError, match="%carried begins with what is passed"):
         verify_module(whole)
+
+
+def test_elements_are_no_memory() -> None:
+    three = parse_type("f32[3]")
+    for memory in (X, X.tolist(), "f32[3]"):
+        with pytest.raises(
+            UserError, match="a variable's memory as its third argument, got"
+        ) as error:
+            Module().create_variable("v", three, memory)  # type: ignore[arg-type]
+        assert (
+            error.value.diagnostics[0].note
+            == "initial=... gives the elements that the first run reads"
+        )

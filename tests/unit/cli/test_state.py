@@ -192,3 +192,31 @@ def test_what_is_no_state_is_refused(model: str, tmp_path: Path) -> None:
     printed("dump", model, *OPEN, "-o", str(tmp_path / "net.glow"))
     message = refused("dump", str(tmp_path / "net.glow"), "--state", "auto")
     assert "--state: the variables of a .glow file are written in it" in message
+
+
+BEGUN = """module {
+  placeholder %x : f32[3]
+  placeholder %y : f32[3]
+  variable %w : f32[3] = [0.5, 0.25, 0.0]
+  function @main {
+    %t = add(%w, %x) : f32[3]
+    save(%t, %w)
+    save(%t, %y)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_variables_begin_with_their_initial_values(backend: str, tmp_path: Path) -> None:
+    text, saved, dumped = (str(tmp_path / name) for name in ("a.glow", "b.onnx", "c.onnx"))
+    Path(text).write_text(BEGUN)
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    printed("export", text, "-o", saved)
+    printed("dump", text, "--format", "onnx", "-o", dumped)
+    feeds = ["--backend", backend, "--input", f"x={tmp_path / 'x.npy'}"]
+    for model in ([text], [saved, "--state", "auto"], [dumped]):
+        for _ in range(2):  # what is in the cache begins alike
+            folder = str(tmp_path / "out")
+            printed("run", *model, *feeds, "--output", folder, "--check-with", "interpreter")
+            assert np.load(tmp_path / "out" / "y.npy").tolist() == [1.5, 1.25, 1]

@@ -96,6 +96,40 @@ def test_variables_are_state_of_a_session(tmp_path: Path) -> None:
         ]
 
 
+BEGUN = """module {
+  placeholder %x : f32[3]
+  placeholder %y : f32[3]
+  variable %w : f32[3] = [0.5, 0.25, 0.0]
+  variable %still : f32[3] = splat 2.0
+  function @main {
+    %t = add(%w, %x) : f32[3]
+    %p = mul(%t, %still) : f32[3]
+    save(%t, %w)
+    save(%p, %y)
+  }
+}
+"""
+
+
+def test_variables_begin_as_the_text_says(tmp_path: Path) -> None:
+    path, x = tmp_path / "net.glow", np.ones(3, np.float32)
+    path.write_text(BEGUN)
+    for options in ({}, {"state": "auto"}, {"state": {"w": "w_next", "still": "still_next"}}):
+        session = glowpy.InferenceSession(path, backend="interpreter", **options)
+        assert [info.name for info in session.get_inputs()] == ["x"]
+        for _ in range(2):
+            assert session.run(None, {"x": x})[0].tolist() == [3, 2.5, 2]
+            now, still = session.run(["w_next", "still_next"], {"x": x})
+            assert (now.tolist(), still.tolist()) == ([2.5, 2.25, 2], [2, 2, 2])
+            session.reset_state()
+        session.set_state({"w": x, "still": x})
+        assert session.run(None, {"x": x})[0].tolist() == [2, 2, 2]
+    session = glowpy.InferenceSession(path, backend="interpreter", state={"w": "w_next"})
+    assert session.run(None, {"x": x, "still": x})[0].tolist() == [1.5, 1.25, 1]
+    session = glowpy.InferenceSession(path, backend="interpreter", state={})
+    assert session.run(["y"], {"x": x, "w": x, "still": x})[0].tolist() == [2, 2, 2]
+
+
 def test_constants_are_in_the_file_beside_it(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).random((40, 40), np.float32)
     model = onnx.parser.parse_model(
