@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glowpy.backend import Program
-from glowpy.graph.function import Function
-from glowpy.graph.node import Node
 from glowpy.ir.insts_gen import ViewInst
 from glowpy.recipe import Compilation
 from glowpy.step_log import Change, Step
@@ -82,12 +80,23 @@ class History:
 def histories(stages: Compilation, name: str) -> list[History]:
     """The histories of the nodes called `name` in the graph, or that are part of the model's node of that name.
 
-    The compilation must keep a record: `CompileOptions(recorded=True)`. Raises UserError if there is no such node.
+    What only a step of the compilation calls so has the histories of the nodes that it was made of. A `%` may be before
+    the name. The compilation must keep a record: `CompileOptions(recorded=True)`. Raises UserError if there is no such
+    node.
     """
     functions = (*stages.function.called, stages.function)
     nodes = [(f, node) for f in functions for node in f.topological()]
+    known = {known for _, node in nodes for known in (node.name, node.loc.node)}
+    if name not in known:
+        name = name.removeprefix("%")
     matches = [(f, node) for f, node in nodes if name in (node.name, node.loc.node)]
+    program, log = stages.program, stages.ctx.steps.log
     if not matches:
+        sources = _sources(name, log)
+        matches = [(f, node) for f, node in nodes if node.name in sources]
+    parts = [_Start(n.name, n.SCHEMA.mnemonic, f.name, n.loc.node) for f, n in matches]
+    parts = parts or _made(name, log)
+    if not parts:
         names = dict.fromkeys(known for _, node in nodes for known in (node.name, node.loc.node))
         closest = difflib.get_close_matches(name, filter(None, names), 1)
         listing = "glowpy dump MODEL shows all nodes"
@@ -95,12 +104,35 @@ def histories(stages: Compilation, name: str) -> list[History]:
             f"expected a node of the model, got '{name}'",
             note=f"did you mean {closest[0]}? {listing}" if closest else listing,
         )
-    program = stages.program
-    return [_history(f, node, program, stages.ctx.steps.log) for f, node in matches]
+    return [_history(start, program, log) for start in parts]
 
 
-def _history(f: Function, node: Node, program: Program, log: Sequence[Step]) -> History:
-    events, names = _followed(node.name, log)
+@dataclass(frozen=True)
+class _Start:
+    """What is followed: its name, operator, function, and the node of the model that it is part of."""
+
+    name: str
+    operator: str
+    function: str
+    origin: str
+
+
+def _sources(name: str, log: Sequence[Step]) -> set[str]:
+    """The names of all that became what is called `name`."""
+    names = {name}
+    for step in reversed(log):
+        names |= {c.name for c in step.changes if not names.isdisjoint(c.successors)}
+    return names
+
+
+def _made(name: str, log: Sequence[Step]) -> list[_Start]:
+    """What steps made beside the successors of nodes, where a later step changes it."""
+    changes = [(step, change) for step in log for change in step.changes if change.name == name]
+    return [_Start(name, c.operator, step.function, step.origin) for step, c in changes[:1]]
+
+
+def _history(start: _Start, program: Program, log: Sequence[Step]) -> History:
+    events, names = _followed(start.name, log)
     ir = program.ir
     functions = (*ir.callees.values(), ir)
     runs = tuple(
@@ -111,10 +143,10 @@ def _history(f: Function, node: Node, program: Program, log: Sequence[Step]) -> 
     )
     views = [i for g in functions for i in g.instructions if isinstance(i, ViewInst)]
     return History(
-        node.name,
-        node.SCHEMA.mnemonic,
-        f.name,
-        node.loc.node,
+        start.name,
+        start.operator,
+        start.function,
+        start.origin,
         tuple(events),
         tuple(names),
         runs,

@@ -51,6 +51,7 @@ from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.forks import Lock
 
 __all__ = [
+    "IRGEN",
     "Compilation",
     "Stage",
     "build_program",
@@ -311,6 +312,13 @@ def recipe_of(backend: Backend) -> Recipe:
     return Recipe(_CALLS, graph_recipe(backend), ir_recipe(backend))
 
 
+IRGEN = "irgen"
+"""The name of the step from a graph to instructions: no pass, and never left out, but shown as passes are."""
+
+_SHOWN_BY = {"runs": Stage.IR, "memory": Stage.MEMORY}
+"""What shows the result of a stage that works on a whole program."""
+
+
 def passes_of(backend: Backend) -> dict[str, Pass[Any]]:
     """Every pass of a backend's recipe by its name; `rewrite` is those of them that run as one."""
     return recipe_of(backend).passes
@@ -322,6 +330,8 @@ def expect_pass(name: str, backend: Backend) -> Pass[Any]:
     if name not in passes:
         closest = difflib.get_close_matches(name, passes, 1)
         listing = f"glowpy opt --list --backend {backend.name} shows all passes"
+        if name in _SHOWN_BY:
+            listing = f"glowpy dump --stage {_SHOWN_BY[name]} shows what this stage makes"
         raise UserError(
             f"expected a pass of the {backend.name} backend, got '{name}'",
             note=f"did you mean {closest[0]}? {listing}" if closest else listing,
@@ -332,7 +342,7 @@ def expect_pass(name: str, backend: Backend) -> Pass[Any]:
 def check_disabled(names: Collection[str], backend: Backend) -> None:
     """Raises UserError for what is no pass of the recipes, or one that they cannot do without."""
     for name in names:
-        if expect_pass(name, backend).is_required:
+        if name == IRGEN or expect_pass(name, backend).is_required:
             raise UserError(
                 f"the pass {name} cannot be disabled: without it networks do not run, or compute other numbers",
                 note="leave it out",
@@ -405,7 +415,9 @@ def generate_all(
         with ctx.timed("schedule"):
             order = schedule(g)
         needed = {callee.name: programs[callee.name] for callee in g.called}
-        with ctx.timed("irgen"):
+        if ctx.before_pass is not None:
+            ctx.before_pass(IRGEN, g)
+        with ctx.timed(IRGEN):
             ir = generate(
                 g,
                 order,
@@ -416,6 +428,8 @@ def generate_all(
                 frames=frames,
             )
         ctx.steps.translated(g, ir)
+        if ctx.after_pass is not None:
+            ctx.after_pass(IRGEN, ir, True)
         finish(ir)
         programs[g.name] = ir
         if g is not f:

@@ -70,8 +70,9 @@ def history(options: HistoryOptions) -> None:
     """List the steps of a compilation, or trace a node of the model through them.
 
     MODEL is an .onnx file or .glow text. NODE is a node of the model, which may be several of the graph, or one of
-    those, as glowpy dump shows them: the steps that changed it are listed, and the run of the program that computes
-    it. Without NODE, all steps of the compilation are listed; --stop-after N leaves out those after step N.
+    those, as glowpy dump or the list of steps shows them: the steps that changed it are listed, and the run of the
+    program that computes it. Without NODE, all steps of the compilation are listed; --stop-after N leaves out those
+    after step N.
 
     Examples:
       glowpy history model.onnx

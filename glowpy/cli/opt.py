@@ -18,7 +18,7 @@ from glowpy.cli.verb import Verb
 from glowpy.debugging.opt_driver import OptDriver
 from glowpy.passes import Pass
 from glowpy.pipeline_file import print_recipe
-from glowpy.recipe import check_disabled, recipe_of
+from glowpy.recipe import IRGEN, check_disabled, recipe_of
 from glowpy.support.console import print_table
 from glowpy.support.errors import UserError
 
@@ -116,11 +116,12 @@ def opt(options: OptOptions) -> None:
     for option, printed in (("before", passes.print_before), ("after", passes.print_after)):
         for name in printed:
             if name != "all" and (
-                name not in pass_names or not isinstance(driver.passes[name], Pass)
+                name not in pass_names
+                or not (name == IRGEN or isinstance(driver.passes[name], Pass))
             ):
                 raise UserError(
                     f"--print-{option}: expected a pass that -p names, got '{name}'",
-                    note="a stage such as irgen shows what it makes when it is the last",
+                    note="the stages runs and memory show what they make when they are the last",
                 )
     check_disabled(passes.disabled, bound)
     ctx = passes.plain_context(CompileOptions())

@@ -22,7 +22,7 @@ from glowpy.ir.irfunction import IRFunction
 from glowpy.ir.printer import print_irfunction
 from glowpy.passes import PassContext, Rewrites
 from glowpy.pipeline_file import parse_recipe
-from glowpy.recipe import Compilation, check_disabled, expect_pass, passes_of, recipe_of
+from glowpy.recipe import IRGEN, Compilation, check_disabled, expect_pass, passes_of, recipe_of
 from glowpy.support.errors import UserError
 
 __all__ = ["PassOptions", "complete_pass", "pass_options", "summary_of"]
@@ -116,7 +116,7 @@ class PassOptions:
             parse_recipe(text, recipe_of(backend), backend.name, self.pipeline)
         grouped = {member for step in passes_of(backend).values() for member in _members(step)}
         for name in (*self.print_before, *self.print_after):
-            if name != _ALL:
+            if name not in (_ALL, IRGEN):
                 expect_pass(name, backend)
             if name in grouped and name in self.print_before:
                 raise UserError(
@@ -183,10 +183,10 @@ def summary_of(step: object) -> str:
 
 def complete_pass(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The passes of the chosen backend, for the chosen target."""
-    del param
     backend = bound_backend(chosen_backend(ctx), CpuOptions(str(ctx.params.get("target") or "")))
     names = {name: summary_of(step) for name, step in passes_of(backend).items()}
-    return beginning(names, incomplete)
+    shown = {} if param.name == "disabled" else {IRGEN: "Turns the graph into instructions."}
+    return beginning(names | shown, incomplete)
 
 
 def pass_options() -> Callable[[F], F]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import onnx
 import pytest
 from onnx import parser
 
+import glowpy
 from glowpy.backend import CompileOptions
 from glowpy.cli.main import run
 from glowpy.core.elemkind import ElemKind
@@ -139,6 +141,28 @@ def test_an_unknown_node_is_refused() -> None:
     with pytest.raises(UserError, match="expected a node of the model, got 'conw'") as caught:
         histories(recorded(network(), "interpreter"), "conw")
     assert "did you mean conv?" in str(caught.value)
+
+
+def test_every_name_that_is_printed_is_found(model: str) -> None:
+    _, text = told(model, "stem")
+    _, steps = told(model, "--json")
+    names = set(re.findall(r"%[\w.]+", text))
+    names |= {change["name"] for step in json.loads(steps) for change in step["changes"]}
+    stages = recorded(parse_module(CALLS), "interpreter")
+    assert histories(stages, "%e") == histories(stages, "e")
+    stages = compilation(glowpy.load(model), "cpu", CompileOptions(recorded=True))
+    own = {node.name for node in stages.function.nodes}
+    assert {name.removeprefix("%") for name in names} - own
+    for name in names:
+        assert any(
+            name.removeprefix("%") in (part.name, part.origin, *part.names)
+            or any(
+                name.removeprefix("%") in (change.name, *change.successors)
+                for event in part.events
+                for change in event.changes
+            )
+            for part in histories(stages, name)
+        )
 
 
 def told(*argv: str) -> tuple[int, str]:

@@ -75,7 +75,7 @@ def test_list_names_every_pass(backend: str) -> None:
         (["-p", "fold-transposes"], "did you mean fold-transpose?"),
         (["-p", "pack-products"], "add --backend cpu"),
         (["-p", "dce", "--print-after", "cse"], "got 'cse'"),
-        (["-p", "irgen", "--print-after", "irgen"], "got 'irgen'"),
+        (["-p", "irgen,runs", "--print-after", "runs"], "got 'runs'"),
         (["-p", "elide-copy"], "it works on IR functions; irgen makes one of a module"),
         (
             ["-p", "lower,irgen,dce"],

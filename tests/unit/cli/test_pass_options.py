@@ -82,6 +82,19 @@ def test_all_are_printed_where_they_changed_something(net: str) -> None:
     assert "// after shrink-lifetimes (no change)\n" in err
 
 
+def test_irgen_is_printed_as_passes_are(net: str) -> None:
+    argv = ("run", net, "--backend", "interpreter")
+    _, _, err = glowpy(*argv, "--print-before", "irgen", "--print-after", "irgen")
+    before, after = err.index("// before irgen\nmodule {"), err.index("// after irgen\nirfunction")
+    assert before < after
+    status, _, err = glowpy(*argv, "--disable-pass", "irgen")
+    assert (status, "the pass irgen cannot be disabled" in err) == (1, True)
+    status, _, err = glowpy(*argv, "--print-after", "memory")
+    assert (status, "glowpy dump --stage memory shows what this stage makes" in err) == (1, True)
+    status, _, err = glowpy("opt", net, "-p", "lower,irgen", "--print-after", "irgen")
+    assert (status, err.startswith("// after irgen\nirfunction")) == (0, True)
+
+
 def test_each_rewrite_of_a_pass_is_printed(net: str) -> None:
     _, _, err = glowpy("run", net, "--backend", "interpreter", "--print-after", "sink-transpose")
     assert err.startswith("// after sink-transpose of %")
