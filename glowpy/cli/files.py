@@ -18,6 +18,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import Constant
 from glowpy.graph.printer import print_module
 from glowpy.importer import read_tensor
+from glowpy.importer.foreign import foreign_file
 from glowpy.support.errors import LoadError, UserError
 from glowpy.support.loc import Loc
 from glowpy.support.output_files import write_output_file
@@ -51,8 +52,10 @@ def read_text(path: str) -> str:
             ".onnx": "glowpy dump prints an ONNX model as text",
             ".glow": "an ONNX model ends in .onnx",
         }
+        format = foreign_file(Path(path), path)
+        got = f", got {format.what}" if format is not None else ""
         note = notes.get(Path(path).suffix, "")
-        raise LoadError("expected text in UTF-8", loc=Loc(path), note=note) from None
+        raise LoadError(f"expected text in UTF-8{got}", loc=Loc(path), note=note) from None
 
 
 def read_array(path: str) -> Array:

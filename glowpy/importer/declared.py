@@ -13,7 +13,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
 from glowpy.support.errors import UserError, expect_type
-from glowpy.support.symbolic import Dim, Expr
+from glowpy.support.symbolic import Dim, Expr, highest, lowest
 from glowpy.support.text import parse_dim
 
 __all__ = [
@@ -269,11 +269,15 @@ def computed_dims(names: Iterable[str], dims: Mapping[str, Dim]) -> dict[str, Di
 
 
 def check_names(
-    declared: Mapping[str, Sequence[DeclaredDim] | None], shapes: Iterable[str], dims: Iterable[str]
+    declared: Mapping[str, Sequence[DeclaredDim] | None],
+    shapes: Iterable[str],
+    dims: Mapping[str, Dim],
 ) -> list[str]:
     """The symbolic dimensions of inputs. Raises UserError for a shape or dimension of another name."""
     _check_names("input", shapes, list(declared))
     symbols = [dim for shape in declared.values() for dim in shape or () if isinstance(dim, str)]
+    for name, dim in dims.items():
+        _check_open(name, dim, declared)
     _check_names("symbolic dimension", dims, symbols)
     return symbols
 
@@ -283,6 +287,25 @@ def _check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
         if name not in known:
             expected = ", ".join(f"'{choice}'" for choice in dict.fromkeys(known)) or "none"
             raise UserError(f"the model has no {what} '{name}', expected one of: {expected}")
+
+
+def _check_open(name: str, dim: Dim, declared: Mapping[str, Sequence[DeclaredDim] | None]) -> None:
+    """Raises UserError where `x[0]` is given and the model declares the size or the name of that dimension."""
+    place = re.fullmatch(r"(.+)\[(\d+)\]", name)
+    if place is None:
+        return
+    shape, axis = list(declared.get(place[1]) or ()), int(place[2])
+    if axis >= len(shape) or shape[axis] is None or name in shape:
+        return
+    size, low, high = shape[axis], lowest(dim), highest(dim)
+    shape[axis] = str(low) if low == high else f"{low}..{high}"
+    given = f"{size}={shape[axis]}" if isinstance(size, str) else ""
+    option = given or f"{place[1]}={'x'.join(map(str, shape))}"
+    what = "name" if given else "size"
+    raise UserError(
+        f"expected a dimension without a size and a name, got '{name}', which has the {what} {size}",
+        note=f"give {'the name' if given else 'the whole shape'}: --shape {shlex.quote(option)}",
+    )
 
 
 def _check_size(what: str, name: str, size: object) -> None:

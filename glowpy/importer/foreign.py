@@ -57,6 +57,7 @@ _HUB = _converted("optimum-cli export onnx --model {folder} OUTPUT, or torch.onn
 _UNPACK = "unpack it, and name the .onnx file in it"
 _IMAGE = "images are inputs: name the model, and give --input NAME=FILE.npy"
 _ORIGINAL = "take the ONNX model that it was made of"
+_NAME = "name the .onnx file: this is a configuration, or what a server answered in its place"
 _DOWNLOAD = "download the file itself, not the page about it"
 
 _STARTS = {
@@ -148,7 +149,7 @@ _TEXTS = (
         "a model of TensorFlow.js", "take the SavedModel or Keras model that it was made of")),
     (re.compile(rb"\{.*\"learner\"", re.S), Foreign(
         "a model of XGBoost", _converted("onnxmltools.convert_xgboost, in Python"))),
-    (re.compile(rb"\{\s*\"|\[\s*[\{\"]"), Foreign("text in JSON", _DOWNLOAD)),
+    (re.compile(rb"\{\s*\"|\[\s*[\{\"]"), Foreign("text in JSON", _NAME)),
     (re.compile(rb"(ir_version|producer_name|graph)\s*[:\{]"), Foreign(
         "a model as text of Protocol Buffers", "onnx.save(onnx.load('{file}', format='textproto'), 'model.onnx')")),
     (re.compile(rb"node\s*\{"), Foreign("a graph of TensorFlow, as text", _GRAPH)),

@@ -24,6 +24,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
 from glowpy.graph.state import keep_state, release_state
 from glowpy.importer.declared import DeclaredDim, ValueInfo, check_shapes
+from glowpy.importer.foreign import foreign_file
 from glowpy.importer.format import Format, Unopened
 from glowpy.importer.model import Model
 from glowpy.importer.reports import located
@@ -255,8 +256,10 @@ def _decoded(content: bytes, file: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
+        format = foreign_file(content, file)
+        got = f", got {format.what}" if format is not None else ""
         raise LoadError(
-            "expected text in UTF-8", loc=Loc(file), note="an ONNX model ends in .onnx"
+            f"expected text in UTF-8{got}", loc=Loc(file), note="an ONNX model ends in .onnx"
         ) from None
 
 

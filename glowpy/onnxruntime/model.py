@@ -17,7 +17,8 @@ from glowpy.onnxruntime.errors import InvalidArgument, InvalidGraph, NoSuchFile,
 from glowpy.onnxruntime.options import SessionOptions
 from glowpy.session.kept import opened, told
 from glowpy.session.kept_model import open_kept
-from glowpy.support.errors import GlowError
+from glowpy.support.errors import GlowError, LoadError
+from glowpy.support.loc import Loc
 
 if TYPE_CHECKING:
     from glowpy.importer import OnnxModel
@@ -112,10 +113,21 @@ def read_model(
     """
     from glowpy.exporter import set_dims  # noqa: PLC0415 - ONNX
     from glowpy.importer import Given  # noqa: PLC0415 - the reader
+    from glowpy.importer.formats import Reader, format_of  # noqa: PLC0415 - the same
     from glowpy.importer.onnx.opening import open_onnx  # noqa: PLC0415 - the same
 
     tensors = {name: value.numpy() for name, value in options.initializers.items()}
-    model = open_onnx(source, Given(tensors, options.files), files)
+    try:
+        model = open_onnx(source, Given(tensors, options.files), files)
+    except LoadError:
+        format = format_of(source)
+        if not isinstance(format, Reader):
+            raise
+        raise LoadError(
+            f"expected an ONNX model, got a file of the format {format.name}",
+            loc=Loc(str(source) if isinstance(source, Path) else "model"),
+            note="glowpy.InferenceSession opens it",
+        ) from None
     if options.dims:
         set_dims(model.source.proto.graph, options.dims)
         model = replace(model)

@@ -99,10 +99,18 @@ def decibels_text(decibels: float) -> str:
 
 
 def runner(model: Function, backend: str | Backend, names: Sequence[str]) -> Model:
-    """The compiled function, which takes an array for each of `names`, whether it reads it or not."""
+    """The compiled function, which takes an array for each of `names`, whether it reads it or not.
+
+    Every sample finds variables as they are before the first run.
+    """
     function = compile(model, backend)
     unread = set(names) - set(function.inputs)
-    return lambda sample: function({k: v for k, v in sample.items() if k not in unread})
+
+    def run(sample: Sample) -> Mapping[str, Array]:
+        state = function.state() if function.state_ports else None
+        return function({k: v for k, v in sample.items() if k not in unread}, state=state)
+
+    return run
 
 
 def fidelities(

@@ -147,7 +147,9 @@ class Profiler:
         digest = sample_digest(sample)
         if digest in self._samples:
             return False
-        outputs = self._function({k: v for k, v in sample.items() if k not in self._unread})
+        state = self._function.state() if self._function.state_ports else None  # as at first
+        arrays = {k: v for k, v in sample.items() if k not in self._unread}
+        outputs = self._function(arrays, state=state)
         statistics = [
             value_statistics.merged(Statistics.of_run(*(outputs[name] for name in watched.outputs)))
             for value_statistics, watched in zip(before.statistics, self._watched, strict=True)

@@ -122,14 +122,22 @@ class State(ABC):
     def __setitem__(self, name: str, array: Array) -> None:
         """Makes a copy of an array what a variable holds.
 
-        Raises UserError for another element type or rank, and for more than there is room for.
+        Raises UserError for another element type, rank or fixed size, and for more than there is room for.
         """
         port = self._port(name)
         content = np.asarray(array)
         memory = port.memory
-        if content.dtype != memory.kind.dtype or content.ndim != memory.rank:
+        is_alike = content.dtype == memory.kind.dtype and content.ndim == memory.rank
+        if not is_alike or any(
+            isinstance(dim, int) and dim != size
+            for dim, size in zip(port.type.shape, content.shape, strict=True)
+        ):
             got = f"{content.dtype}[{'x'.join(map(str, content.shape))}]"
             raise UserError(f"'{name}': expected an array of type {port.type}, got {got}")
+        self._hold(name, content)
+
+    def _hold(self, name: str, content: Array) -> None:
+        port = self._port(name)
         self._check_room(port, content.shape)
         self._write(port, content)
         self._contents.shapes[name] = content.shape
@@ -203,7 +211,7 @@ class State(ABC):
             return state
         for name, shape in self.shapes.items():
             if None not in shape:
-                state[name] = self[name]
+                state._hold(name, self[name])
         return state
 
     @abstractmethod

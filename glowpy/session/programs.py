@@ -410,7 +410,10 @@ class Programs:
             for name, shape in shapes.items()
             if not infos[name].admits(shape) and len(shape) == len(infos[name].shape or ())
         }
-        return f"the session has other sizes if it is opened with shapes={other}" * bool(other)
+        return (
+            f"glowpy.InferenceSession has other sizes if it is opened with shapes={other}"
+            * bool(other)
+        )
 
     def _compiled(
         self,

@@ -141,6 +141,8 @@ def test_greedy_search_is_that_of_onnxruntime(init: bool) -> None:
 SAMPLES: dict[str, dict[str, Any]] = {
     "most": {"top_p": 0.99},
     "likely": {"top_p": 0.8, "temperature": 2.0, "min_tokens_to_keep": 3},
+    "from the two likeliest": {"min_tokens_to_keep": 2},
+    "the likeliest": {"custom": 1},
     "custom": {"top_p": 0.8, "custom": 1, "temperature": 0.5, "filter_value": -1e10},
 }
 

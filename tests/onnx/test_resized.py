@@ -14,11 +14,13 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import glowpy
+import glowpy.onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.importer.onnx.source import read_source
 from glowpy.onnx_package.networks import packaged_network
 from glowpy.onnx_package.random_weights import with_random_weights
+from glowpy.onnxruntime.errors import InvalidArgument
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import symbol
 
@@ -152,6 +154,10 @@ def test_every_verb_follows_the_remedy_that_is_printed(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         glowpy.InferenceSession(path, backend="interpreter").run(None, {"x": numbers(4, 5, 8)})
     assert "opened with shapes={'x': (4, 5, 8)}" in caught.value.diagnostics[0].note
+    with pytest.raises(InvalidArgument, match=r"glowpy.InferenceSession has other sizes if"):
+        drop_in.InferenceSession(path).run(None, {"x": numbers(4, 5, 8)})
+    _, _, err = command("run", path, "--shape", "x[0]=1..8")
+    assert "note: give the whole shape: --shape x=1..8x5x8" in err
     shape = ["--shape", "x:4x5x8"]
     for verb in (
         ["run", path, "--input", f"x={array}", "--backend", "interpreter"],

@@ -211,6 +211,10 @@ def test_a_state_that_is_full_says_so() -> None:
         network({"x": _x(1, 1)}, state=state)
     with pytest.raises(UserError, match="is full"):
         state["past_k0"] = np.zeros((1, 2, 61, 8), np.float32)
+    with pytest.raises(UserError, match=r"'past_k0': expected an array of type .*, got float32"):
+        state["past_k0"] = np.zeros((1, 2, 3, 9), np.float32)
+    with pytest.raises(UserError, match=r"'past_k0': expected an array of type .*, got float32"):
+        state["past_k0"] = np.zeros((1, 2, 3, 7), np.float32)
     instance = network.instance(b=1, seq=5)
     for _ in range(13):
         instance.run()

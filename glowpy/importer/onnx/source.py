@@ -205,7 +205,11 @@ def _check_foreign(whole: Path | bytes, file: str) -> None:
 def _parsed(content: bytes, file: str, stores: Stores, whole: Path | bytes) -> Source:
     """Raises LoadError for what is no model."""
     if not content:
-        raise LoadError("expected an ONNX model, got an empty file", loc=Loc(file))
+        raise LoadError(
+            "expected an ONNX model, got an empty file",
+            loc=Loc(file),
+            note="copy or download it again: nothing of it was written",
+        )
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(content)

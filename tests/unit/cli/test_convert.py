@@ -125,6 +125,24 @@ def test_figures_on_inputs_of_the_user() -> None:
     assert "output 'y': exact on 6 inputs" in converted(*argv[:-1], *everything)
 
 
+def test_every_sample_finds_the_variables_as_at_first() -> None:
+    Path("sum.glow").write_text("""module {
+      placeholder %x : f32[4]
+      placeholder %y : f32[4]
+      variable %sum : f32[4]
+      function @main {
+        %total = add(%sum, %x) : f32[4]
+        save(%total, %sum)
+        save(%total, %y)
+      }
+    }""")
+    np.savez("xs.npz", x=np.arange(12, dtype=np.float32).reshape(3, 4))
+    argv = ["sum.glow", "--to", "f16", "--inputs", "xs.npz", "-o", "half.glow"]
+    assert "output 'y': exact on 3 inputs" in said(["convert", *argv])
+    assert "y" in said(["run", "half.glow", "--backend", "interpreter"])
+    assert "over 3 inputs" in said(["profile", "sum.glow", "--inputs", "xs.npz", "-o", "sum.yaml"])
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -61,7 +61,7 @@ FILES = {
     "m.zip": (zipped("m/m.onnx"), "a ZIP archive with a model in it", "unpack it"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid x\n", "Git LFS", "git lfs pull"),
     "page": (b"\n<!DOCTYPE html>\n<html></html>", "a page of the web", "the file itself"),
-    "text": (b'{"error": "no access"}', "JSON", "the file itself"),
+    "text": (b'{"error": "no access"}', "JSON", "name the .onnx file"),
     "p.png": (b"\x89PNG\r\n\x1a\n" + bytes(20), "an image (PNG)", "--input"),
     "p.jpg": (b"\xff\xd8\xff\xe0" + bytes(20), "an image (JPEG)", "--input"),
     "p.webp": (b"RIFF\0\0\0\0WEBPVP8 ", "an image (WebP)", "--input"),
@@ -108,6 +108,24 @@ def test_every_verb_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ver
     assert run([verb, "m.tflite", *more], io.StringIO(), out) == 1
     assert "m.tflite: expected an ONNX model, got a model of TensorFlow Lite" in out.getvalue()
     assert "--tflite m.tflite --output model.onnx" in out.getvalue()
+
+
+def test_an_empty_file_has_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(LoadError, match="got an empty file\nnote: copy or download it again"):
+        glowpy.load(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("name", ["image.png", "image.glow"])
+def test_what_is_no_text_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    out = io.StringIO()
+    assert run(["opt", str(path)], io.StringIO(), out) == 1
+    assert f"{path}: expected text in UTF-8, got an image (PNG)" in out.getvalue()
+    if path.suffix == ".glow":
+        with pytest.raises(LoadError, match=r"got an image \(PNG\)"):
+            glowpy.load(path)
 
 
 def test_every_face_says_so(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ import onnx.parser
 import pytest
 
 import glowpy
+import glowpy.onnxruntime as drop_in
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.importer import formats, open_model
+from glowpy.onnxruntime.errors import InvalidProtobuf
 from glowpy.support.errors import LoadError, UserError
 
 PACKAGE = Path(__file__).parents[2] / "plugin_reader"
@@ -53,6 +55,11 @@ def numbers(rows: int) -> Array:
 def command(*argv: str) -> tuple[int, str]:
     out = io.StringIO()
     return run(argv, io.StringIO(), out, out), out.getvalue()
+
+
+def test_the_drop_in_names_the_format_and_what_opens_it(path: Path) -> None:
+    with pytest.raises(InvalidProtobuf, match=r"got a file of the format layers\n.*glowpy.Inf"):
+        drop_in.InferenceSession(path)
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
