@@ -171,10 +171,10 @@ Op(
 _cell("CpuRnn", "`rnn`", ["lengths", "initial_h"], ["result", "last_h"], [])
 Op(
     "CpuRowMatmul",
-    "[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as "
-    "what a decoder has cached, which to pack takes longer than to multiply.",
+    "[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that to pack takes longer than "
+    "to multiply: what is computed, as a decoder's cache is, and the left side of a product with one column. Units are 64 columns or more.",
     inputs=["lhs", "rhs"],
-    traits=["typed"],
+    traits=["typed", "units"],
     rows=["lhs"],
     transposed=["rhs"],
     kernel={"lhs": FLOATS},

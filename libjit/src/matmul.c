@@ -189,6 +189,7 @@ KERNEL void OF(libjit_cpu_plain_matmul)(S *result, const T *lhs, const F *rhs, c
 #define MANY_DEPTH 512 // beyond it columns that are read at once compete for few lines of the cache
 #define LINE_BYTES 64  // of most caches
 #define FETCHED_AHEAD (4096 / (dim_t)sizeof(F))
+#define UNIT_COLUMNS 64 // glowpy/backends/cpu/strategy/work.py has the same number
 #endif
 
 /// A row times `vectors` vectors of columns that lie side by side in each line of the matrix, `step` after the last one.
@@ -295,11 +296,12 @@ INLINE void OF(fetch_columns)(const F *matrix, dim_t step) {
     __builtin_prefetch(matrix + FETCHED_AHEAD + i, 0, 3);
 }
 
-/// A row times columns that each lie by themselves. Nothing is read beyond the last one.
-INLINE void OF(row_times_separate)(S *result, const T *elements, const F *matrix, dim_t depth, dim_t step, dim_t cols) {
+/// A row times columns that each lie by themselves, after which there are so many more. Nothing is read beyond the last of these.
+INLINE void OF(row_times_separate)(S *result, const T *elements, const F *matrix, dim_t depth, dim_t step, dim_t cols,
+                                   dim_t more) {
   OF(row_t) row = OF(row_of)(elements, depth);
   dim_t n = 0, whole = cols;
-  while (depth < W && whole > 0 && (cols - whole) * step + depth < W) whole--;
+  while (depth < W && whole > 0 && (cols + more - whole) * step + depth < W) whole--;
   if (depth < MANY_DEPTH)
     for (; n + W <= whole; n += W) {
       if (step < depth + W) OF(fetch_columns)(matrix + n * step, step);
@@ -315,31 +317,39 @@ INLINE void OF(row_times_separate)(S *result, const T *elements, const F *matrix
   }
 }
 
-/// Rows times matrices of K x N that lie by rows or by columns, or anyhow.
+/// A row times columns of a matrix of K x N that lies by rows or by columns, or anyhow; there are so many more columns after these.
+INLINE void OF(row_times_some)(S *result, const T *row, const F *matrix, dim_t depth, dim_t line, dim_t step, dim_t cols,
+                               dim_t more) {
+  if (step == 1 && cols >= W) {
+    OF(row_times_lines)(result, row, matrix, depth, line, cols);
+    return;
+  }
+  if (line == 1 && step >= 0) {
+    OF(row_times_separate)(result, row, matrix, depth, step, cols, more);
+    return;
+  }
+  for (dim_t n = 0; n < cols; n++) {
+    S total = 0;
+    for (dim_t k = 0; k < depth; k++) total += row[k] * matrix[k * line + n * step];
+    result[n] = total;
+  }
+}
+
+/// Rows times matrices. A unit is some columns of one matrix, of which the last one takes what is left as well: there are never
+/// fewer than a vector has, so that the sum of a column does not depend on the units beside its own.
 KERNEL void OF(libjit_cpu_row_matmul)(S *result, const T *lhs, const F *rhs, const ints_t *result_shape,
                                       const ints_t *lhs_shape, const ints_t *rhs_shape, const ints_t *lhs_strides,
-                                      const ints_t *rhs_strides) {
+                                      const ints_t *rhs_strides, dim_t first_unit, dim_t last_unit) {
   dim_t rank = result_shape->size, cols = result_shape->at[rank - 1], depth = lhs_shape->at[lhs_shape->size - 1];
   dim_t line = rhs_strides->at[rhs_shape->size - 2], step = rhs_strides->at[rhs_shape->size - 1];
-  dim_t batches = count_between(result_shape, 0, rank - 2);
-  for (dim_t batch = 0; batch < batches; batch++) {
+  dim_t units = cols < UNIT_COLUMNS ? 1 : cols / UNIT_COLUMNS, next;
+  for (dim_t unit = first_unit; unit < last_unit; unit = next) {
+    dim_t batch = unit / units, first = unit % units * UNIT_COLUMNS;
+    next = min_dim(last_unit, (batch + 1) * units);
+    dim_t last = next == (batch + 1) * units ? cols : next % units * UNIT_COLUMNS;
     const T *row = lhs + batch_offset(batch, result_shape, lhs_shape, lhs_strides, 2);
-    const F *matrix = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2);
-    S *to = result + batch * cols;
-    dim_t n = 0;
-    if (step == 1 && cols >= W) {
-      OF(row_times_lines)(to, row, matrix, depth, line, cols);
-      continue;
-    }
-    if (line == 1 && step >= 0) {
-      OF(row_times_separate)(to, row, matrix, depth, step, cols);
-      continue;
-    }
-    for (; n < cols; n++) {
-      S total = 0;
-      for (dim_t k = 0; k < depth; k++) total += row[k] * matrix[k * line + n * step];
-      to[n] = total;
-    }
+    const F *matrix = rhs + batch_offset(batch, result_shape, rhs_shape, rhs_strides, 2) + first * step;
+    OF(row_times_some)(result + batch * cols + first, row, matrix, depth, line, step, last - first, cols - last);
   }
 }
 

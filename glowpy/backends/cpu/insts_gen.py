@@ -498,7 +498,7 @@ class CpuRnnInst(Instruction):
 
 @final
 class CpuRowMatmulInst(Instruction):
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that to pack takes longer than to multiply: what is computed, as a decoder's cache is, and the left side of a product with one column. Units are 64 columns or more.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -513,7 +513,7 @@ class CpuRowMatmulInst(Instruction):
             OperandSpec("rhs", Access.IN, Layout.TRANSPOSED),
         ),
         (),
-        frozenset({Trait.TYPED}),
+        frozenset({Trait.TYPED, Trait.UNITS}),
         quant=Quantized.RULE,
     )
 

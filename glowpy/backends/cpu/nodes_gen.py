@@ -457,7 +457,7 @@ class CpuRnnNode(Node):
 
 @final
 class CpuRowMatmulNode(Node):
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply.
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that to pack takes longer than to multiply: what is computed, as a decoder's cache is, and the left side of a product with one column. Units are 64 columns or more.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -469,7 +469,7 @@ class CpuRowMatmulNode(Node):
         ("lhs", "rhs"),
         (),
         ("result",),
-        frozenset({Trait.TYPED}),
+        frozenset({Trait.TYPED, Trait.UNITS}),
         no_derivative="gradients are taken before the CPU backend brings it in",
         quant=Quantized.RULE,
     )
@@ -1055,7 +1055,7 @@ def create_cpu_row_matmul(
     rhs: Operand,
     loc: Loc | None = None,
 ) -> CpuRowMatmulNode:
-    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that are computed, such as what a decoder has cached, which to pack takes longer than to multiply."""
+    """[..., 1, K] times [..., K, N], each matrix read once, where it lies: by rows or by columns. For those that to pack takes longer than to multiply: what is computed, as a decoder's cache is, and the left side of a product with one column. Units are 64 columns or more."""
     attrs: dict[str, Attr] = {}
     return f.create(
         CpuRowMatmulNode,

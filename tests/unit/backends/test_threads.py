@@ -19,13 +19,15 @@ from onnx import TensorProto, helper
 from glowpy import CpuBackend, CpuOptions, InferenceSession, Module, UserError
 from glowpy.backend import CompileOptions
 from glowpy.backends.cpu import workers
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import parse_type
+from glowpy.core.type import Type, parse_type
 from glowpy.engine import compile
 from glowpy.ir.inst import Instruction
 from glowpy.runtime.compiled import CompiledFunction, Observer
 from glowpy.runtime.host_memory import aligned_array
 from glowpy.support.cores import cpu_quota, usable_cores
+from glowpy.support.symbolic import symbol
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's /proc")
 ROWS, COLUMNS = 700, 331
@@ -72,6 +74,29 @@ def threads() -> int:
 
 def same(outputs: dict[str, Array], expected: dict[str, Array]) -> bool:
     return all(array.tobytes() == expected[name].tobytes() for name, array in outputs.items())
+
+
+@pytest.mark.parametrize("depth", [3, 40, 600])
+def test_rows_that_one_column_meets_are_shared(depth: int) -> None:
+    """However many they are, which is known late: a row's sum depends on no other row, and on no thread."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (symbol("N", 0, 5000), depth)))
+    rng = np.random.default_rng(depth)
+    column = rng.standard_normal((depth, 1), dtype=np.float32)
+    product = f.create_relu("relu", f.create_mat_mul("p", x, module.create_constant("w", column)))
+    f.create_save("y", product, module.create_placeholder("y", product.result.type))
+    rows = rng.standard_normal((5000, depth), dtype=np.float32)
+    whole = np.maximum(rows.astype(np.float64) @ column, 0)
+    sums: dict[int, Array] = {}
+    for count in (1, 2, 3):
+        backend = CpuBackend(CpuOptions(threads=count))
+        function = compile(module, backend)
+        for size in (5000, 4999, 129, 128, 127, 65, 64, 63, 1, 0):
+            result = function({"x": rows[:size]})["y"]
+            assert result.tobytes() == sums.setdefault(5000, result)[:size].tobytes(), (count, size)
+        backend.close()
+    np.testing.assert_allclose(sums[5000], whole, rtol=1e-5, atol=1e-4)
 
 
 def test_eight_teams_at_once_compute_what_one_does(x: Array, expected: dict[str, Array]) -> None:

@@ -13,7 +13,6 @@ from math import isqrt
 
 from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
-    CpuRowMatmulInst,
     CpuWeightedGatherInst,
 )
 from glowpy.core.schema import Layout
@@ -269,8 +268,8 @@ def _pack(inst: CpuPackMatrixInst) -> Iterator[Dimension]:
         yield Along(batch), Along(batch + 1, inst.block)
 
 
-@_rules(MatMulInst, CpuRowMatmulInst)
-def _matmul(inst: MatMulInst | CpuRowMatmulInst) -> Iterator[Dimension]:
+@_rules(MatMulInst)
+def _matmul(inst: MatMulInst) -> Iterator[Dimension]:
     rank = inst.result.type.rank
 
     def along(value: Value, axis: int) -> Along | None:

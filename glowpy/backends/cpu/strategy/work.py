@@ -20,6 +20,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPlainConvInst,
     CpuPlainMatmulInst,
     CpuRnnInst,
+    CpuRowMatmulInst,
     CpuStandardizeInst,
     CpuStrassenInst,
     CpuStrassenSumsInst,
@@ -33,7 +34,7 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
-from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, product, static
+from glowpy.support.symbolic import Dim, Expr, ceil_div, greatest, highest, product, static
 
 __all__ = ["PatchFunction", "TileFunction", "Work", "has_pads", "sharing_open_tiles", "work_of"]
 
@@ -332,6 +333,23 @@ def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
     blocks, steps, columns = inst.rhs.type.extents
     size = steps * columns * inst.rhs.type.kind.size
     return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
+
+
+_ROW_COLUMNS = 64
+"""The columns of a unit of a row times a matrix; UNIT_COLUMNS in libjit/src/matmul.c is the same number."""
+
+
+@_rules(CpuRowMatmulInst)
+def _row_matmul(inst: CpuRowMatmulInst, lanes: int) -> Work:
+    """A unit is some columns of one matrix; the last one takes what is left as well."""
+    *matrices, _, columns = inst.result.type.shape
+    depth, size = highest(inst.lhs.type.shape[-1]), inst.result.type.kind.size
+    unit = max(depth * min(highest(columns), _ROW_COLUMNS) * size, 1)
+    return Work(
+        product(matrices) * greatest(columns // _ROW_COLUMNS, 1),
+        lanes,
+        together=ceil_div(UNIT_BYTES, unit),
+    )
 
 
 @_rules(CpuStandardizeInst)
