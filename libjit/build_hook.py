@@ -6,6 +6,9 @@ that is compiled for the first time then takes half as long.
 An editable install gets the compiler in place of the kernels: a checkout compiles a variant when it is first used, and
 again when a kernel was edited (see `glowpy/llvm/library.py`). What this machine needs as long as none is edited is
 made at once, in `build/stock`.
+
+`GLOWPY_STOCK` names the variants, with commas between them, that a stock is made for: all of the family where it is not
+set, none where it is empty. It is for who builds often, as tests do: a stock takes longer than its kernels.
 """
 
 from __future__ import annotations
@@ -62,6 +65,9 @@ class LibjitBuildHook(BuildHookInterface[Any]):
 
     def _make_stock(self, folder: Path, *arguments: str) -> None:
         """Has the package that is built, and not installed yet, make the stock."""
+        named = os.environ.get("GLOWPY_STOCK")
+        if named is not None:
+            arguments = *arguments, "--variants", named
         command = [sys.executable, "-m", "tools.make_stock", str(folder), *arguments]
         environment = {**os.environ, "PYTHONPATH": self.root, "GLOWPY_CACHE_DIR": "off"}
         done = subprocess.run(
