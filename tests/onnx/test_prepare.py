@@ -18,10 +18,12 @@ import pytest
 import glowpy
 from glowpy import CpuBackend, CpuOptions
 from glowpy import onnxruntime as drop_in
+from glowpy.backend import Backend, CompileOptions
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
 from glowpy.importer import OnnxModel
 from glowpy.session.compiled import Compiled
+from glowpy.session.kept_needs import KeptNeed
 from glowpy.session.preparation import MOST_PROGRAMS, CompileEvent
 
 F32 = np.float32
@@ -523,9 +525,20 @@ REPEATED = """net (float[n] x) => (float[m] y) {
 }"""
 
 
-def test_a_loop_that_a_session_has_run_by_rounds_is_prepared(cache_folder: Path) -> None:
-    """One that is long if it is written out: what a run needs is kept, and says nothing of what is prepared."""
+def test_a_loop_that_a_session_has_run_by_rounds_is_prepared(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is long if it is written out: what a run needs is kept, and says nothing of what is prepared.
+
+    It is kept as for the cpu, which is what keeps needs, and takes seconds to compile 200 rounds.
+    """
     del cache_folder
+
+    def kept_as_for_cpu(network: str, backend: Backend, options: CompileOptions) -> KeptNeed:
+        del backend
+        return KeptNeed(network, CpuBackend(), options)
+
+    monkeypatch.setattr("glowpy.session.programs.KeptNeed", kept_as_for_cpu)
     for _ in range(2):
         with glowpy.InferenceSession(parsed(REPEATED), backend="interpreter") as session:
             assert session.run(None, ones(x=(1,)))[0].shape == (201,)
