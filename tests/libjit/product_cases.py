@@ -219,17 +219,7 @@ def _cpu_plain_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 def _cpu_row_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     """Right sides that lie by rows, by columns, and with gaps between either."""
     (suffix,) = suffixes
-    shapes = (
-        (3, 5),
-        (1, 1),
-        (2, 64, 33),
-        (2, 3, 7, 130),
-        (20, 37),
-        (600, 35),
-        (40, 64),
-        (0, 70),
-        (5, 129),
-    )
+    shapes = (3, 5), (1, 1), (2, 64, 33), (2, 3, 7, 130), (20, 37), (600, 35), (5, 129), (0, 70)
     for *batch, depth, columns in shapes:
         lhs, rhs = (
             numbers(suffix, (*batch, 1, depth), 1),
