@@ -69,6 +69,8 @@ class Example:
     ) -> dict[str, dict[str, Array]]:
         """The outputs of every network by placeholder, from inputs by network and placeholder, for extents by network.
 
+        Variables that are not among the inputs begin as the network does.
+
         An output whose shape depends on extents that the network finds is a vector.
 
         Raises UserError if the program fails.
@@ -83,9 +85,10 @@ class Example:
             for symbol in network.ports:
                 file = self._file(network, symbol)
                 arguments.append(f"{_argument(networks, network, symbol)}={file.name}")
-                is_input = symbol.role != "output"
-                data = inputs[network.name][symbol.weight].tobytes() if is_input else b""
-                file.write_bytes(data)
+                given = inputs[network.name].get(symbol.weight)
+                file.unlink(missing_ok=True)
+                if given is not None:
+                    file.write_bytes(given.tobytes())
         done = subprocess.run(
             [*self.command, *arguments], cwd=self.folder, capture_output=True, check=False
         )

@@ -282,7 +282,7 @@ def _kept(port: Symbol) -> str:
 
 def _reset(entry: Entry) -> Iterator[str]:
     """A function that a program calls before the first run."""
-    has_values = any(port.initial is not None for port in entry.variables)
+    has_values = entry.has_initial_values
     what = "what they are" if has_values else "zero, as they are"
     areas = (
         "const uint8_t *constants, uint8_t *mutable_area" if has_values else "uint8_t *mutable_area"

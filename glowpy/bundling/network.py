@@ -169,6 +169,11 @@ class Network:
         return tuple(symbol for symbol in self.symbols if symbol.role == "variable")
 
     @property
+    def has_initial_values(self) -> bool:
+        """Whether a variable begins as something else than zeros."""
+        return any(symbol.initial is not None for symbol in self.variables)
+
+    @property
     def constants(self) -> tuple[Symbol, ...]:
         """Symbols of what lies in the area of constants."""
         return tuple(symbol for symbol in self.symbols if symbol.role == "constant")

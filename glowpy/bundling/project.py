@@ -18,7 +18,7 @@ _MAIN = Template("""\
    usage: $name [$arguments | constants=FILE]...
 
    An input is read from its file (raw elements) or filled with a ramp; an output is printed, or written to its
-   file; `constants=FILE` writes the weights to a file.$about_extents */
+   file; `constants=FILE` writes the weights to a file.$about_variables$about_extents */
 #include "$name.h"
 $weights_include
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int check_arguments(int argc, char **argv) {
   return 0;
 }
 
-$read_extent$networks
+$read_extent$exists$networks
 int main(int argc, char **argv) {
   const char *path = option(argc, argv, "constants");
   int status = check_arguments(argc, argv);
@@ -101,6 +101,15 @@ static int read_extent(int argc, char **argv, const char *name, size_t first, si
   if (done > data && !*done && *size >= first && *size <= last) return 0;
   fprintf(stderr, "%s: expected %lu..%lu, got %s\\n", name, (unsigned long)first, (unsigned long)last, data);
   return 1;
+}
+
+"""
+
+_EXISTS = """\
+/* Whether there is a file. */
+static int exists(const char *path) {
+  FILE *file = fopen(path, "rb");
+  return file && fclose(file) == 0;
 }
 
 """
@@ -134,6 +143,11 @@ _INPUT = Template("""\
   } else {
     for (i = 0; i < $count; i++) ${entry}_${role}_$port(mutable_area)[i] = ($c_type)($ramp);
   }
+""")
+
+_VARIABLE = Template("""\
+  path = option(argc, argv, "$argument");
+  if (path && exists(path) && transfer(path, "rb", mutable_area + $macro_OFFSET, $size)) return 1;
 """)
 
 _OUTPUT = Template("""\
@@ -234,6 +248,8 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
         ),
         names=", ".join(f'"{word}"' for word in _names(layout, qualified)),
         arguments=_usage(layout, "NETWORK." if qualified else ""),
+        about_variables=_ABOUT_VARIABLES if _has_variables(layout) else "",
+        exists=_EXISTS if _has_variables(layout) else "",
         about_extents=_ABOUT_EXTENTS if layout.is_told else "",
         read_extent=_READ_EXTENT if layout.is_told else "",
         selftest=_SELFTEST.substitute(name=name) if options.selftest else "",
@@ -241,6 +257,14 @@ def example_text(layout: Layout, options: BundleOptions) -> str:
     )
 
 
+def _has_variables(layout: Layout) -> bool:
+    """Whether a network keeps something that takes room."""
+    return any(not port.type.is_empty for entry in layout.entries for port in entry.variables)
+
+
+_ABOUT_VARIABLES = """
+   A variable is what it is before the first run, or what its file has, to which what the run leaves is written: without
+   a file yet, the first run makes it."""
 _ABOUT_EXTENTS = """
    An extent is a number between its bounds, the highest if there is no argument for it."""
 
@@ -262,9 +286,15 @@ def _names(layout: Layout, qualified: bool) -> list[str]:
 
 def _network(entry: Entry, prefix: str) -> str:
     ports = [port for port in entry.ports if not port.type.is_empty]
-    inputs = "".join(_port(_INPUT, entry, port, prefix) for port in ports if port.role != "output")
+    inputs = _reset(entry) + "".join(
+        _port(_VARIABLE if port.role == "variable" else _INPUT, entry, port, prefix)
+        for port in ports
+        if port.role != "output"
+    )
     outputs = "".join(_port(_OUTPUT, entry, port, prefix) for port in ports if port.role != "input")
-    locals = "  const char *path;\n  size_t i;\n" if ports else ""
+    locals = "  const char *path;\n" if ports else ""
+    if outputs or any(port.role == "input" for port in ports):
+        locals += "  size_t i;\n"
     if entry.extents:
         macros = [f"{entry.name}_{extent.name}".upper() for extent in entry.extents]
         locals += (
@@ -278,6 +308,12 @@ def _network(entry: Entry, prefix: str) -> str:
         outputs=outputs,
         extents=", &extents" if entry.extents else "",
     )
+
+
+def _reset(entry: Entry) -> str:
+    """Makes variables what they are before the first run."""
+    areas = "constants, mutable_area" if entry.has_initial_values else "mutable_area"
+    return f"  {entry.name}_reset({areas});\n" if entry.variables else ""
 
 
 def _extents(entry: Entry, prefix: str) -> str:
@@ -297,9 +333,7 @@ def _port(template: Template, entry: Entry, port: Symbol, prefix: str) -> str:
     macro = f"{entry.name.upper()}_{port.name.upper()}"
     kind = port.type.kind
     ramp = (
-        "0"
-        if port.role == "variable"
-        else "(float)(i % 17) / 16"
+        "(float)(i % 17) / 16"
         if kind.is_float and kind.size > 2
         else "i % 2"
         if kind is ElemKind.BOOL

@@ -19,7 +19,7 @@ from glowpy.bundling.example import (
     stored_programs,
 )
 from glowpy.bundling.make import random_inputs, run_in
-from glowpy.bundling.read import read_bundle
+from glowpy.bundling.read import StoredBundle, read_bundle
 from glowpy.bundling.sanitize import run_sanitized
 from glowpy.bundling.tolerance import tolerance_of
 from glowpy.core.elemkind import ElemKind
@@ -83,6 +83,7 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     """Builds and runs the example of the bundle in a folder, and compares it with the interpreter.
 
     The example gets random inputs: where there are symbols, for the highest extents, the lowest, and the mean of both.
+    Variables are random as well, and in one more run what they are before the first.
     The interpreter runs the bundle's own IR on the weights that the example writes out. A bundle made with
     `--sanitize` runs in this process as well, watched by `glowpy.sanitizer`.
 
@@ -104,6 +105,8 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
         ({n: random_inputs(ports, seed, extents[n]) for n, (ports, _) in networks.items()}, extents)
         for extents in stored_extents(stored)
     ]
+    if any(network.variables for network in stored.networks):
+        runs.append(_first_run(stored, *runs[0]))
     checks: list[OutputCheck] = []
     tolerance = tolerance_of(bf16=stored.manifest["target"].get("bf16", False))
     seconds: dict[str, float] = {}
@@ -131,6 +134,23 @@ def verify_bundle(directory: Path | str, seed: int = 0, *, system: bool = True) 
     )
 
 
+def _first_run(
+    stored: StoredBundle, inputs: Mapping[str, Mapping[str, Array]], extents: Mapping[str, Extents]
+) -> tuple[dict[str, dict[str, Array]], dict[str, Extents]]:
+    """The run with these inputs but for variables, which begin as the network does."""
+    kept = {network.name: {s.weight for s in network.variables} for network in stored.networks}
+    others = {
+        name: {port: array for port, array in arrays.items() if port not in kept[name]}
+        for name, arrays in inputs.items()
+    }
+    return others, dict(extents)
+
+
+def _begun(program: Program) -> dict[str, Array]:
+    """The memory of variables before the first run, by placeholder."""
+    return {port.placeholder: port.contents.array for port in program.ports.state}
+
+
 def _interpreted(
     programs: Mapping[str, Program],
     runs: Sequence[tuple[Mapping[str, Mapping[str, Array]], Mapping[str, Extents]]],
@@ -139,7 +159,10 @@ def _interpreted(
     backend = backend_of("interpreter")
     compiled = {name: backend.function(p) for name, p in programs.items()}
     return [
-        {name: run_in(inputs[name], compiled[name], extents[name]) for name in programs}
+        {
+            name: run_in({**_begun(program), **inputs[name]}, compiled[name], extents[name])
+            for name, program in programs.items()
+        }
         for inputs, extents in runs
     ]
 

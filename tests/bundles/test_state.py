@@ -313,3 +313,38 @@ def test_loaded_bundles_begin_with_initial_values(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest))
     with pytest.raises(LoadError, match="'few' does not lie in the constants"):
         load_bundle(tmp_path / "file")
+
+
+def test_examples_begin_as_the_network_does_and_go_on_from_files(tmp_path: Path) -> None:
+    need("cc")
+    text = """module {
+      placeholder %x : f32[3]
+      placeholder %y : f32[3]
+      variable %w : f32[3] = [0.5, 0.25, 0.0]
+      function @main {
+        %t = add(%w, %x) : f32[3]
+        save(%t, %w)
+        save(%t, %y)
+      }
+    }"""
+    bundle(parse_module(text), tmp_path, BundleOptions("net", weights="embedded"), CpuBackend())
+    done = command(
+        tmp_path,
+        *c_compiler(read_bundle(tmp_path).triple),
+        "-Werror",
+        "main.c",
+        "net.o",
+        "-o",
+        "net",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command(tmp_path, "./net")
+    assert sorted(done.stdout.splitlines()) == ["w: 0.5 0.3125 0.125", "y: 0.5 0.3125 0.125"]
+    for total in [0.5, 0.3125, 0.125], [0.5, 0.375, 0.25], [0.5, 0.4375, 0.375]:
+        assert command(tmp_path, "./net", "w=w.bin").returncode == 0
+        assert np.fromfile(tmp_path / "w.bin", np.float32).tolist() == total
+    verification = verify_bundle(tmp_path)
+    assert verification.passed
+    assert (
+        sum(check.output == "w" for check in verification.checks) >= 2
+    )  # also before the first run
