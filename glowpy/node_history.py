@@ -109,7 +109,7 @@ def histories(stages: Compilation, name: str) -> list[History]:
 
 @dataclass(frozen=True)
 class _Start:
-    """What is followed: its name, operator, function, and the node of the model that it is part of."""
+    """Start of a history: a name, its operator and function, and the node of the model that it is part of."""
 
     name: str
     operator: str
@@ -126,7 +126,7 @@ def _sources(name: str, log: Sequence[Step]) -> set[str]:
 
 
 def _made(name: str, log: Sequence[Step]) -> list[_Start]:
-    """What steps made beside the successors of nodes, where a later step changes it."""
+    """Finds what steps made beside the successors of nodes, where a later step changes it."""
     changes = [(step, change) for step in log for change in step.changes if change.name == name]
     return [_Start(name, c.operator, step.function, step.origin) for step, c in changes[:1]]
 

@@ -136,7 +136,7 @@ class _Word(str):
 
 
 def _loaded(text: str, loc: Loc) -> object:
-    """What YAML spells, its words as `_Word`. Raises UserError for what is none."""
+    """Returns what YAML spells, its words as `_Word`. Raises UserError for what is none."""
     import yaml  # noqa: PLC0415
 
     def word(loader: Any, node: Any) -> _Word:

@@ -316,7 +316,7 @@ IRGEN = "irgen"
 """The name of the step from a graph to instructions: no pass, and never left out, but shown as passes are."""
 
 _SHOWN_BY = {"runs": Stage.IR, "memory": Stage.MEMORY}
-"""What shows the result of a stage that works on a whole program."""
+"""Stages of `dump` that show what one that works on a whole program makes."""
 
 
 def passes_of(backend: Backend) -> dict[str, Pass[Any]]:

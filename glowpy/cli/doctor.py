@@ -18,6 +18,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.engine import BACKENDS, backend_of, compile, unsupported
 from glowpy.graph.function import Module
+from glowpy.importer.formats import reader_packages
 from glowpy.llvm.machine import LLVM_VERSION
 from glowpy.plugins import missing_pieces, name_fault, operator_packages, plugins
 from glowpy.support.cache import damaged_files
@@ -35,9 +36,9 @@ _PACKAGES = ("glowpy", "numpy", "onnx", "onnxruntime", "ziglang")
 def doctor(as_json: bool) -> None:
     """Show versions, processor, kernels and cache, and test every backend on this machine.
 
-    The backends include those of other installed packages.
+    The backends include those of other installed packages, whose operators and readers are listed as well.
 
-    Exits with 1 if a self-test fails.
+    Exits with 1 if a self-test fails, or a package is broken.
 
     Examples:
       glowpy doctor
@@ -59,11 +60,14 @@ def doctor(as_json: bool) -> None:
     figures |= {f"self-test {name}": outcome for name, outcome in tests.items()}
     packages = operator_packages()
     figures |= {f"operators {domain}": package for domain, package in packages.items()}
+    readers = reader_packages()
+    figures |= {f"reader {name}": package for name, package in readers.items()}
     if as_json:
         print_json(figures)
     else:
         print_table("", ["what", "found"], list(figures.items()))
-    if any(outcome.startswith("failed") for outcome in (*tests.values(), *packages.values())):
+    outcomes = (*tests.values(), *packages.values(), *readers.values())
+    if any(outcome.startswith("failed") for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
 

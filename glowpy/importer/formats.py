@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -32,11 +32,13 @@ from glowpy.graph.node import Node
 from glowpy.importer.format import Format, Unopened
 from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.onnx.format import OnnxFormat
+from glowpy.importer.reports import blamed
 from glowpy.importer.storage import InFile
 from glowpy.importer.survey import Survey
 from glowpy.importer.text_model import GraphText, InstructionText
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
+from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ __all__ = [
     "load",
     "open_model",
     "open_whole",
+    "reader_packages",
     "survey_model",
 ]
 
@@ -70,21 +73,31 @@ class Reader(Format):
         read: Reads and checks a file. Raises LoadError for one that is damaged.
         starts: What files begin with, if anything tells them: at most 64 bytes.
         suffixes: How names of files end, such as `.layers`.
+        origin: The entry point and the package that it is from, in the words of messages; empty if it is not installed.
     """
 
     name: str
     read: Callable[[Path], Model | HostedModel]
     starts: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
+    origin: str = ""
 
     def begins(self, start: bytes) -> bool:
         """Whether files begin so."""
         return start.startswith(self.starts)
 
     def open(self, unopened: Unopened) -> Model | HostedModel:
-        """Reads and checks a file."""
-        assert isinstance(unopened.model, Path)  # what has the format of a package is a file
-        return self.read(unopened.model)
+        """Reads and checks a file. Raises UserError that names the package for an error that is the reader's own."""
+        path = unopened.model
+        assert isinstance(path, Path)  # what has the format of a package is a file
+        with blamed(self.origin, Loc(path.name)):
+            opened: object = self.read(path)
+            if not isinstance(opened, Model | HostedModel):
+                raise UserError(f"{self.origin or self.name}: expected a Model, got {opened!r}")
+            opened.inputs, opened.outputs  # noqa: B018 - what is wrong with them is the reader's to say as well
+        if isinstance(opened, Model):
+            opened.reader = self.origin
+        return opened
 
 
 def format_of(model: object) -> Format:
@@ -139,8 +152,7 @@ def _entries() -> tuple[EntryPoint, ...]:
 
 @cache
 def _loaded(entry: EntryPoint) -> Reader:
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
-    where = f"the reader '{entry.name}' of the package {package}"
+    where = f"the reader '{entry.name}' of the package {_package(entry)}"
     try:
         reader: object = entry.load()
     except Exception as error:  # whatever it is, it is the package's
@@ -150,7 +162,23 @@ def _loaded(entry: EntryPoint) -> Reader:
         ) from error
     if not isinstance(reader, Reader):
         raise UserError(f"{where}: expected a Reader of glowpy.importer, got {reader!r}")
-    return reader
+    return replace(reader, origin=where)
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
+
+
+def reader_packages() -> dict[str, str]:
+    """Returns the package of every reader of an installed one, or what is wrong with it: `failed: ...`."""
+    packages = {}
+    for entry in _entries():
+        try:
+            _loaded(entry)
+            packages[entry.name] = _package(entry)
+        except UserError as error:
+            packages[entry.name] = f"failed: {error.diagnostics[0].message}"
+    return packages
 
 
 @within_limits

@@ -20,7 +20,7 @@ from glowpy.core.state_pairs import Declared, StatePairs, check_pairs, recognize
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.importer.declared import DeclaredDim, ValueInfo, bind, check_admitted
-from glowpy.importer.reports import located
+from glowpy.importer.reports import blamed, located
 from glowpy.importer.storage import InFile
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
@@ -89,11 +89,13 @@ class Model(ABC):
         checked: Whether networks check indices as they run, if the format has any to check.
         shares_caches: Whether what attention keeps goes where its past is, whose tail then stays.
         runs_rounds: Whether who runs it can run a loop round by round that would be long if it were written out.
+        reader: The reader of a package that it is from, in the words of messages; empty for glowpy's own.
     """
 
     checked: bool = False
     shares_caches: bool = False
     runs_rounds: bool = False
+    reader: str = ""
 
     @property
     def is_dump(self) -> bool:
@@ -219,7 +221,8 @@ class Model(ABC):
 
         self.check_state(state or {})
         arrays = {name: np.array(array) for name, array in (values or {}).items()}
-        module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
+        with blamed(self.reader, Loc(self.file)):
+            module = self.module(self.types(shapes, dims, arrays), arrays, supposed or {})
         keep_state(module.main, state or {})
         return module
 

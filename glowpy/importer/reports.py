@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from glowpy.importer.needs import RoundsError
-from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.errors import GlowError, UnsupportedError, UserError
+from glowpy.support.limits import of_limits
 from glowpy.support.loc import Loc
 
-__all__ = ["located", "raise_all"]
+__all__ = ["blamed", "located", "raise_all"]
+
+
+@contextmanager
+def blamed(reader: str, loc: Loc) -> Iterator[None]:
+    """Names the reader of a package in errors that are its own and say nothing of it: no bugs of glowpy.
+
+    Without the name of a reader, errors are as they are.
+    """
+    try:
+        yield
+    except GlowError:
+        raise
+    except Exception as error:
+        if not reader or of_limits(error) is not None:
+            raise
+        raise UserError(
+            f"{reader} cannot read the file: {type(error).__name__}: {error}",
+            loc=loc,
+            note="the file may be damaged; if it is not, report it to the authors of the package",
+        ) from error
 
 
 def located(error: UserError, loc: Loc, prefix: str = "") -> UserError:

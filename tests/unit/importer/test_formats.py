@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
@@ -15,9 +16,10 @@ import pytest
 
 import glowpy
 import glowpy.onnxruntime as drop_in
+from glowpy.cli import doctor as doctor_module
 from glowpy.cli.main import run
 from glowpy.core.tensor import Array
-from glowpy.importer import formats, open_model
+from glowpy.importer import Model, ValueInfo, formats, open_model
 from glowpy.onnxruntime.errors import InvalidProtobuf
 from glowpy.support.errors import LoadError, UserError
 
@@ -167,6 +169,57 @@ def test_a_package_that_is_broken_is_named(
     install(monkeypatch, target)
     with pytest.raises(UserError, match=message):
         glowpy.load(path)
+
+
+class Late(Model):
+    """A model that finds out what is wrong as it is built."""
+
+    file = digest = "late"
+    inputs: ClassVar[list[ValueInfo]] = []
+    outputs: ClassVar[list[ValueInfo]] = []
+
+    def module(self, types: Any, values: Any, supposed: Any) -> Any:
+        raise KeyError("row")
+
+
+def early(path: Path) -> Any:
+    return float(path.read_text())
+
+
+EARLY = formats.Reader("early", early, starts=(b"layers",))
+LATE = formats.Reader("late", lambda path: Late(), starts=(b"layers",))
+NOTHING = formats.Reader("nothing", lambda path: None, starts=(b"layers",))  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("reader", "message"),
+    [
+        ("EARLY", "cannot read the file: ValueError: could not convert string to float"),
+        ("LATE", "cannot read the file: KeyError: 'row'"),
+        ("NOTHING", "expected a Model, got None"),
+    ],
+)
+def test_errors_of_a_reader_are_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, message: str
+) -> None:
+    install(monkeypatch, f"{__name__}:{reader}")
+    where = f"the reader 'layers' of the package {__name__}"
+    with pytest.raises(UserError, match=message) as caught:
+        glowpy.load(path)
+    assert where in str(caught.value)
+    with pytest.raises(UserError, match=message):
+        glowpy.InferenceSession(path, backend="interpreter").run(None, {})
+    status, out = command("run", str(path), "--backend", "interpreter")
+    assert (status, where in out, "Traceback" in out) == (1, True, False)
+
+
+def test_doctor_lists_readers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "_self_test", lambda backend: "passed")
+    status, out = command("doctor", "--json")
+    assert (status, json.loads(out)["reader layers"]) == (0, "glowpy_layers.reader")
+    install(monkeypatch, "glowpy_layers.nothing:READER")
+    status, out = command("doctor", "--json")
+    assert (status, json.loads(out)["reader layers"][:8]) == (1, "failed: ")
 
 
 def test_nobody_asks_packages_about_an_onnx_file(
