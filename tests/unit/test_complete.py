@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import glowpy.backends.cpu.operations  # noqa: F401 - the meaning of instructions
 from glowpy.autodiff.differentiate import differentiate
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes

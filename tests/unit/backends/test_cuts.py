@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import glowpy.backends.cpu.operations  # noqa: F401 - the meaning of instructions
 from glowpy import CpuBackend, CpuOptions
 from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (

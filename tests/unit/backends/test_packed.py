@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glowpy
+import glowpy.backends.cpu.operations  # the meaning of instructions
 from glowpy.backend import Program
 from glowpy.backends.cpu import packing
 from glowpy.backends.cpu.insts_gen import (
