@@ -69,7 +69,9 @@ class LibjitBuildHook(BuildHookInterface[Any]):
         if named is not None:
             arguments = *arguments, "--variants", named
         command = [sys.executable, "-m", "tools.make_stock", str(folder), *arguments]
-        environment = {**os.environ, "PYTHONPATH": self.root, "GLOWPY_CACHE_DIR": "off"}
+        # What a build requires may be found by this variable alone.
+        paths = os.pathsep.join(filter(None, (self.root, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": paths, "GLOWPY_CACHE_DIR": "off"}
         done = subprocess.run(
             command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
         )
