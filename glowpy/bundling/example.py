@@ -116,7 +116,9 @@ class Example:
 
     def _read(self, network: Network, symbol: Symbol, extents: Extents) -> Array:
         type, found = symbol.type, {e.symbol.name for e in network.extents if e.found}
-        elements = np.frombuffer(self._file(network, symbol).read_bytes(), type.kind.dtype)
+        file = self._file(network, symbol)
+        # What has no elements is not written.
+        elements = np.frombuffer(file.read_bytes() if file.exists() else b"", type.kind.dtype)
         if symbols_of_types([type]).keys() & found:
             return elements
         return elements.reshape(type_at(type, extents).extents)

@@ -366,8 +366,7 @@ class SessionOptions(_Options):
         """Whether weights are to take little memory. Raises InvalidArgument for an entry that does not say."""
         return self._says(LOW_MEMORY)
 
-    @property
-    def precision(self) -> Literal["f32", "bf16"]:
+    def named_precision(self) -> Literal["f32", "bf16"]:
         """The kind that products in f32 are computed in. Raises InvalidArgument for an entry that is neither."""
         value = self._entries.get(PRECISION, "f32")
         if value not in ("f32", "bf16"):

@@ -139,7 +139,7 @@ class InferenceSession(ProcessBound):
                 model,
                 threads=self._options.intra_op_num_threads,
                 low_memory=self._options.has_low_memory(),
-                precision=self._options.precision,
+                precision=self._options.named_precision(),
                 observer=self._profiler,
                 check_indices=True,
             )

@@ -525,7 +525,7 @@ def _winograd_case(
         + 4 * math.prod(steps) * block
     )
     attrs: dict[str, Attr] = {
-        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch,
+        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch, "pool": (1, 1),
         "tile_pixels": min(pixels, slab), "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
     }  # fmt: skip
     operands = {

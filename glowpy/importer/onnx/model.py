@@ -5,6 +5,7 @@ Every operator, opset, attribute and element type that cannot be imported is fou
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -252,7 +253,8 @@ class OnnxModel(Model):
 
     def _bounds(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
         """Bounds of extents that elements decide, among the sizes of dimensions: no input declares these."""
-        declared = {dim for info in self.inputs for dim in info.shape or ()}
+        texts = {dim for info in self.inputs for dim in info.shape or () if isinstance(dim, str)}
+        declared = texts.union(*(re.findall(r"\w+", text) for text in texts))  # `past + seq`
         return {
             name: dim
             for name, dim in dims.items()
