@@ -29,7 +29,8 @@ TILES(bf16, float, bf16_t, bf16_t)
 WEAK void libjit_winograd_spread_f32(float *to, const float *image, const void *w, dim_t first, dim_t count, dim_t high,
                                      dim_t wide, dim_t kernel_h, dim_t kernel_w);
 WEAK void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const void *w, dim_t count,
-                                      dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w);
+                                      dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w, dim_t pool_h,
+                                      dim_t pool_w);
 
 typedef void (*spread_t)(float *to, const float *image, const void *w, dim_t first, dim_t count);
 typedef void (*collect_t)(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors);
@@ -47,7 +48,7 @@ typedef struct {
   tiles_t tiles;
   spread_t spread;
   collect_t collect;
-  dim_t sizes[4];    ///< of a patch and of the kernel
+  dim_t sizes[6];    ///< of a patch, of the kernel and of the pool
   dim_t block;
   dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack; 2 of halves of vectors, 3 of bf16
   dim_t chained;     ///< whether tiles begin with sums of each pixel (strassen.c)
@@ -93,7 +94,7 @@ static void spread(float *to, const float *image, const void *w, dim_t first, di
 
 static void collect(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors) {
   const dim_t *sizes = table->sizes;
-  libjit_winograd_collect_f32(to, start, sums, w, count, vectors, sizes[0], sizes[1], sizes[2], sizes[3]);
+  libjit_winograd_collect_f32(to, start, sums, w, count, vectors, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]);
 }
 
 /// Fills in a table's functions, NULL where there are no pixels, and makes it the one that is used.

@@ -497,6 +497,9 @@ def _cpu_winograd(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
         yield _winograd_case(grouped, grouped.arrays(suffix), (6, 6), walk, lanes)
     edgy = Conv((9, 11), lanes, 3, (3, 3), pads=(1, 1, 1, 1))
     yield _winograd_case(edgy, edgy.arrays(suffix), (6, 6), (3, 1, 3, 1, 1), lanes)
+    even = Conv((12, 10), lanes + 3, 2 * lanes + 1, (3, 3), pads=(1, 1, 1, 1), batch=2)
+    for patch, pool in (((6, 6), (2, 2)), ((4, 8), (1, 2)), ((8, 4), (3, 2))):
+        yield _winograd_case(even, even.arrays(suffix), patch, (3, 1, 6, 5, 1), lanes, pool)
 
 
 def _winograd_case(
@@ -505,35 +508,33 @@ def _winograd_case(
     patch: tuple[int, int],
     walk: tuple[int, int, int, int, int],
     lanes: int,
+    pool: tuple[int, int] = (1, 1),
 ) -> Case:
     x, weights, bias = arrays
     pixels, vectors, slab, bands, blocks = walk
     result = convolve(conv, x, weights, bias, 0)
-    _, height, width, channels = result.shape
+    images, height, width, channels = result.shape
+    windows = result.reshape(
+        images, height // pool[0], pool[0], width // pool[1], pool[1], channels
+    )
+    result = windows.max(axis=(2, 4))
     steps = [size - kernel + 1 for size, kernel in zip(patch, conv.kernels, strict=True)]
     patches = math.ceil(height / steps[0]) * math.ceil(width / steps[1])
     slab = min(slab, patches)
     block = vectors * lanes
     packed = np.stack(list(pack_winograd_filter(weights, patch, block, conv.group)))
-    points, parts = (
-        patch[0] * patch[1],
-        math.ceil(math.ceil(channels // conv.group / block) / blocks),
-    )
-    units = bands * parts
+    points = patch[0] * patch[1]
+    units = bands * math.ceil(math.ceil(channels // conv.group / block) / blocks)
     room = (
         points * (slab * (conv.channels // conv.group) + slab * block + 2 * lanes)
         + 4 * math.prod(steps) * block
     )
     attrs: dict[str, Attr] = {
-        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch, "pool": (1, 1),
+        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch, "pool": pool,
         "tile_pixels": min(pixels, slab), "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
     }  # fmt: skip
-    operands = {
-        "input": x,
-        "filter": packed,
-        "bias": bias,
-        "work": np.zeros((units, room), x.dtype),
-    }
+    work = np.zeros((units, room), x.dtype)
+    operands = {"input": x, "filter": packed, "bias": bias, "work": work}
     scale = float(np.abs(result).max(initial=1))
     return Case(operands, {"result": result}, attrs, rtol=0, atol=1e-4 * scale)
 

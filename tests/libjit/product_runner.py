@@ -66,7 +66,7 @@ class Table(ctypes.Structure):
     _fields_ = [
         ("tiles", ctypes.c_void_p * 9),  # the last is NULL: a finished tile would not be recorded
         ("patches", ctypes.c_void_p * 2),
-        ("sizes", ctypes.c_ssize_t * 4),
+        ("sizes", ctypes.c_ssize_t * 6),
         ("block", ctypes.c_ssize_t),
         ("kind", ctypes.c_ssize_t),
         ("chained", ctypes.c_ssize_t),
@@ -84,7 +84,7 @@ class Table(ctypes.Structure):
                 table.chained = tile.kind == "chained"
                 table.kind = 2 if tile.halves else table.kind
         for function in work.patches:
-            table.sizes[:] = [*function.patch, *function.kernels]
+            table.sizes[:] = [*function.patch, *function.kernels, *(function.pool or (1, 1))]
         return table
 
     def wrong(self) -> str:
