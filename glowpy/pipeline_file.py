@@ -140,9 +140,9 @@ def _loaded(text: str, loc: Loc) -> object:
     import yaml  # noqa: PLC0415
 
     def word(loader: Any, node: Any) -> _Word:
-        made = _Word(loader.construct_scalar(node))
-        made.line = node.start_mark.line + 1
-        return made
+        word = _Word(loader.construct_scalar(node))
+        word.line = node.start_mark.line + 1
+        return word
 
     reader: Any = type("Reader", (yaml.SafeLoader,), {})  # its own, as constructors are of classes
     reader.add_constructor("tag:yaml.org,2002:str", word)

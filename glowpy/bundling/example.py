@@ -115,11 +115,11 @@ class Example:
         return self.folder / f"{file_stem(network.name + '.' + symbol.name)}.bin"
 
     def _read(self, network: Network, symbol: Symbol, extents: Extents) -> Array:
-        type, found = symbol.type, {e.symbol.name for e in network.extents if e.found}
+        type, counts = symbol.type, {e.symbol.name for e in network.extents if e.found}
         file = self._file(network, symbol)
         # What has no elements is not written.
         elements = np.frombuffer(file.read_bytes() if file.exists() else b"", type.kind.dtype)
-        if symbols_of_types([type]).keys() & found:
+        if symbols_of_types([type]).keys() & counts:
             return elements
         return elements.reshape(type_at(type, extents).extents)
 

@@ -73,8 +73,8 @@ def compile_objects(
     if stock is not None:
         ready = {text: code for text in texts if (code := stock.find(text)) is not None}
         others = [text for text in texts if text not in ready]
-        made = compile_objects(others, machine, libraries, use_cache=use_cache)
-        ready |= zip(others, made, strict=True)
+        rest = compile_objects(others, machine, libraries, use_cache=use_cache)
+        ready |= zip(others, rest, strict=True)
         return [ready[text] for text in texts]
     digests = [hashlib.sha256(library).digest() for library in libraries]
     where: list[str | bytes] = [*map(str, astuple(machine)), LLVM_VERSION, *digests]

@@ -87,9 +87,7 @@ class Bf16Products:
             n.type.likely, (*outer, channels + n.group * (depth % _PAIR)), n.kernels, n.strides,
             tuple(map(likely_extent, n.pads)), n.dilation, n.group,
         )  # fmt: skip
-        more = _CYCLES_OF_A_ZERO * prod(n.input.type.likely) if depth % _PAIR else 0
-        for way in product_ways(problem, self.machine):
-            yield replace(way, cycles=way.cycles + more)
+        yield from _with_zeros(product_ways(problem, self.machine), n.input.type, depth)
 
     def convolution(self, f: Function, n: ConvolutionNode, decision: Decision) -> CpuConvNode:
         """A 2-D convolution."""
@@ -121,9 +119,7 @@ class Bf16Products:
         problem = matmul_problem(n.type.likely, depth, prod(n.rhs.type.likely[:-2]))
         if isinstance(n.type.shape[-1], Expr):
             problem = problem.with_open_columns()
-        more = _CYCLES_OF_A_ZERO * prod(n.lhs.type.likely) if depth % _PAIR else 0
-        for way in product_ways(problem, self.machine):
-            yield replace(way, cycles=way.cycles + more)
+        yield from _with_zeros(product_ways(problem, self.machine), n.lhs.type, depth)
 
     def mat_mul(self, f: Function, n: MatMulNode, decision: Decision) -> CpuMatmulNode:
         """A matrix product with a packed right side."""
@@ -145,6 +141,13 @@ class Bf16Products:
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             slab=decision.slab, fetch=fetched_ahead(problem, self.machine, decision, n.type),
         )  # fmt: skip
+
+
+def _with_zeros(ways: Iterable[Decision], operand: Type, depth: int) -> Iterator[Decision]:
+    """The ways with the cost of the zeros that an operand of odd depth is given."""
+    more = _CYCLES_OF_A_ZERO * prod(operand.likely) if depth % _PAIR else 0
+    for way in ways:
+        yield replace(way, cycles=way.cycles + more)
 
 
 def rounded(f: Function, value: NodeValue) -> NodeValue:

@@ -296,8 +296,8 @@ def _largest(dim: Dim, most: Mapping[str, int]) -> Dim:
     if isinstance(dim, int) or symbols_of([dim]).keys().isdisjoint(most):
         return dim
     for atoms, factor in dim.terms:
-        found = not symbols_of([Expr(((atoms, 1),))]).keys().isdisjoint(most)
-        if found and (factor < 0 or not all(isinstance(atom, Symbol) for atom in atoms)):
+        is_found = not symbols_of([Expr(((atoms, 1),))]).keys().isdisjoint(most)
+        if is_found and (factor < 0 or not all(isinstance(atom, Symbol) for atom in atoms)):
             raise _Unfit
     return substituted(dim, most)
 

@@ -119,8 +119,8 @@ class _Graph:
                 known.update(node.output)
             else:
                 others.append(node)
-        made = {name for node in nodes for name in node.output if name}
-        wanted = {n: None for node in others for n in (*node.input, *_inner(node)) if n in made}
+        results = {name for node in nodes for name in node.output if name}
+        wanted = {n: None for node in others for n in (*node.input, *_inner(node)) if n in results}
         values = self._computed(nodes, [*wanted])
         needed = {name for name in wanted if name not in values}
         staying = []

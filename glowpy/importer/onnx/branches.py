@@ -166,12 +166,12 @@ def _give_counts(branches: Sequence[Subgraph]) -> list[str]:
     """Has both branches give the counts that either has to have checked, if only one that fits; their names."""
     names = dict.fromkeys(name for branch in branches for name in branch.scope.found.to_check)
     for branch in branches:
-        found = branch.scope.found
+        extents = branch.scope.found
         for name in names:
-            count: Value | None = found.to_check.get(name)
+            count: Value | None = extents.to_check.get(name)
             if count is None:
                 with branch.f.at(branch.node.loc):
-                    fitting = Numbers.of(branch.node, found.fitting(name), ElemKind.I64)
+                    fitting = Numbers.of(branch.node, extents.fitting(name), ElemKind.I64)
                     count = fitting.reshaped(1).value
             branch.f.gives.append(branch.give(count, "count"))
     return [*names]

@@ -160,6 +160,7 @@ def test_machine_code_is_cached(cache_folder: Path) -> None:
     module = network("f32[7]", lambda f, x: f.create_tanh("tanh", x))
     glowpy.compile(module, "cpu")
     files = sorted(cache_folder.iterdir())
+    assert {file.name.partition("-")[0] for file in files} <= {"code", "target"}
     (code,) = (file for file in files if file.name.startswith("code-"))
     stamp = code.stat().st_mtime_ns
     code.touch()
