@@ -1,15 +1,19 @@
 """Times glowpy against other runtimes on one core: `python -m tools.bench [--models resnet50,bert,...]`.
 
-* Everything runs on one core, in one process, with one thread, and in f32.
+* Everything runs on one core, in one process, with one thread, and in f32; with `--threads 2`, on all processors that
+  the process may use.
 * Runs are interleaved: a round times every runtime once, so that a change of the machine's speed hits all of them.
 * A time is the median over rounds of the median within a round, after a warm-up; a ratio is the median over rounds of
   glowpy's time in parts of the other's: below 1 glowpy is faster.
 * Outputs are compared before anything is timed; a wrong network gets no figure.
 
+`--batch 8` times the light networks of the onnx package on eight images. ncnn, which has no batches, computes one after
+another.
+
 `--cpu x86-64-v3` times code for older processors, without AVX-512, beside OpenVINO with the same instructions.
 
 `--write docs/reference/performance.md` writes the page that the documentation has, and its picture beside it; what
-`--cpu` and `tools/bench_threads.py` measure of some of the networks is on it as well.
+`--batch`, `--cpu` and `tools/bench_threads.py` measure of some of the networks is on it as well.
 Which networks there are: see `tools/bench_subjects.py`.
 """
 
@@ -23,7 +27,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,9 +60,16 @@ _SETS = {"x86-64-v2": "SSE41", "x86-64-v3": "AVX2"}
 """OpenVINO's names of the instruction sets that glowpy has for a processor."""
 
 
-def with_glowpy(path: Path, inputs: Inputs, cpu: str) -> Contestant:
+BATCHES = (8, 32)
+"""Sizes of batches on the page."""
+_IN_THE_PAPER = ("resnet50", "vgg19")
+"""Networks that the paper on Glow compares with other compilers, at a batch of 8 (Rotem et al. 2018, figure 11)."""
+
+
+def with_glowpy(path: Path, inputs: Inputs, cpu: str, threads: int) -> Contestant:
     """The model compiled for a processor, this one if the name is empty, running in its own buffers."""
-    compiled = glowpy.compile(glowpy.load(path), backend=CpuBackend(CpuOptions(cpu=cpu)))
+    backend = CpuBackend(CpuOptions(cpu=cpu, threads=threads))
+    compiled = glowpy.compile(glowpy.load(path), backend=backend)
     instance = compiled.instance()
     for name, array in inputs.items():
         instance.write(name, array)
@@ -69,7 +80,12 @@ def with_glowpy(path: Path, inputs: Inputs, cpu: str) -> Contestant:
 
 
 def prepare(
-    subject: Subject, names: Sequence[str], ncnn_models: Path | None, row: Row, cpu: str = ""
+    subject: Subject,
+    names: Sequence[str],
+    ncnn_models: Path | None,
+    row: Row,
+    cpu: str = "",
+    threads: int = 1,
 ) -> list[Contestant]:
     """Every runtime that loads the model and computes what it has to; `row` notes why others do not.
 
@@ -80,9 +96,9 @@ def prepare(
     for name in ("glowpy", *names):
         try:
             contestant = (
-                with_glowpy(subject.path, subject.inputs, cpu)
+                with_glowpy(subject.path, subject.inputs, cpu, threads)
                 if name == "glowpy"
-                else loaded(name, subject.path, subject.inputs, 1, ncnn_models)
+                else loaded(name, subject.path, subject.inputs, threads, ncnn_models)
             )
         except UserError as error:
             row.missing[name] = error.diagnostics[0].message
@@ -104,14 +120,16 @@ def bench(subject: Subject, options: argparse.Namespace) -> Row:
     """Everything about one model."""
     first = next(iter(subject.inputs.values()))
     row = Row(subject.name, "x".join(map(str, first.shape)))
-    contestants = prepare(subject, options.against, options.ncnn_models, row, options.cpu)
+    contestants = prepare(
+        subject, options.against, options.ncnn_models, row, options.cpu, options.threads
+    )
     if contestants:
         clock = CLOCKS[options.clock]
         row.rounds = interleaved(contestants, options.rounds, options.seconds, clock)
     return row
 
 
-def machine(core: int) -> dict[str, str]:
+def machine(cores: Iterable[int]) -> dict[str, str]:
     """The machine and the versions that the figures depend on besides the code."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
@@ -125,7 +143,7 @@ def machine(core: int) -> dict[str, str]:
     return {
         "processor": f"{models[0] if models else platform.processor()} ({host_cpu()})",
         "cores": str(os.cpu_count()),
-        "core": str(core),
+        "core": ", ".join(map(str, cores)),
         "load": f"{os.getloadavg()[0]:.2f}",
         "system": platform.platform(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -159,7 +177,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     say(
         "--models",
         type=networks,
-        default=list(TABLE),
+        default=[],
         help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
     )
     say("--against", type=names_of, default=list(RUNTIMES), help="some of " + ", ".join(RUNTIMES))
@@ -179,7 +197,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         default="",
         help="code for an older processor; OpenVINO's products are held to its instructions as well",
     )
-    say("--core", type=usable_core, help="the core to run on; the last one if left out")
+    say("--batch", type=whole_number, default=1, help="images that light networks compute")
+    say("--threads", type=whole_number, default=1)
+    say("--core", type=usable_core, help="the core for one thread; the last one if left out")
     say("--keep", type=Path, help="a folder for the networks' files, which stay")
     say("--write", type=output_file, help="a page of Markdown to write, with a picture beside it")
     say("--json", action="store_true")
@@ -188,8 +208,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(
             f"unknown runtime {sorted(unknown)[0]}: expected some of {', '.join(RUNTIMES)}"
         )
-    if options.cpu and options.write is not None:
-        parser.error("--write: expected no --cpu, for which the page has tables of its own")
+    for name, usual in (("cpu", ""), ("batch", 1), ("threads", 1)):
+        if options.write is not None and getattr(options, name) != usual:
+            parser.error(f"--write: expected no --{name}, for which the page has tables of its own")
+    options.models = options.models or list(TABLE if options.batch == 1 else NAMES)
+    if options.batch > 1 and (others := set(options.models) - set(NAMES)):
+        light = ", ".join(NAMES)
+        parser.error(f"--batch: expected light networks, got {min(others)}; they are {light}")
+    if options.threads > 1 and (options.core is not None or options.clock == "cpu"):
+        parser.error("--threads: expected the wall's clock, and all processors, for several")
     return options
 
 
@@ -203,7 +230,9 @@ def measure(options: argparse.Namespace) -> list[Row]:
         folder, keep = options.keep or Path(scratch), options.keep is not None
         for number, name in enumerate(options.models, 1):
             status.update(f"{name} ({number} of {len(options.models)})")
-            with prepared(name, folder, small=options.small, keep=keep) as subject:
+            with prepared(
+                name, folder, small=options.small, keep=keep, batch=options.batch
+            ) as subject:
                 rows.append(bench(subject, options))
     return rows
 
@@ -211,7 +240,8 @@ def measure(options: argparse.Namespace) -> list[Row]:
 def _other_tables(options: argparse.Namespace, core: int) -> Others:
     """Measures the other tables of the page, for the models that they are about: each in a process of its own.
 
-    One runs on all processors, the others have OpenVINO held to fewer instructions from its beginning.
+    Those with two threads run on all processors, those for older ones have OpenVINO held to fewer instructions from its
+    beginning.
     """
     common = ["--rounds", str(options.rounds), "--seconds", str(options.seconds), "--json"]
     common += ["--small"] if options.small else []
@@ -229,25 +259,38 @@ def _other_tables(options: argparse.Namespace, core: int) -> Others:
 
     threads = measured("tools.bench_threads", SCALED)
     used = threads.get("processors")
-    more = "--against", "openvino,onnxruntime", "--core", str(core), "--clock", options.clock
+    alone = "--core", str(core), "--clock", options.clock
+    against = ["--against", ",".join(options.against)]
+    against += ["--ncnn-models", str(options.ncnn_models)] if options.ncnn_models else []
+
+    def timed(models: Container[str], *more: str) -> list[Row]:
+        return [Row(**row) for row in measured("tools.bench", models, *more)["rows"]]
+
+    batches = {
+        (batch, 1): timed(NAMES, *alone, *against, "--batch", str(batch)) for batch in BATCHES
+    }
+    batches[8, 2] = timed(_IN_THE_PAPER, *against, "--batch", "8", "--threads", "2")
     sets = {
-        cpu: [Row(**row) for row in measured("tools.bench", NAMES, *more, "--cpu", cpu)["rows"]]
+        cpu: timed(NAMES, *alone, "--against", "openvino,onnxruntime", "--cpu", cpu)
         for cpu in (_SETS if platform.machine() == "x86_64" else ())
     }
     rows = [ThreadsRow(**row) for row in threads["rows"]]
-    return Others(rows, str(Processors(**used)) if used else "", sets)
+    return Others(rows, str(Processors(**used)) if used else "", batches, sets)
 
 
 @saying_errors
 def main(argv: Sequence[str] | None = None) -> int:
     """Times the models; 1 if glowpy has no figure for one of them."""
     options = parse(argv)
-    core = options.core if options.core is not None else max(os.sched_getaffinity(0))
-    other_tables = _other_tables(options, core) if options.write is not None else Others([], "", {})
+    usable = os.sched_getaffinity(0)
+    core = options.core if options.core is not None else max(usable)
+    nothing_else = Others([], "", {}, {})
+    other_tables = _other_tables(options, core) if options.write is not None else nothing_else
     if options.cpu:
         os.environ["ONEDNN_MAX_CPU_ISA"] = _SETS[options.cpu]  # before OpenVINO is imported
-    os.sched_setaffinity(0, {core})
-    about = {**machine(core), "clock": options.clock}
+    cores = [core] if options.threads == 1 else sorted(usable)
+    os.sched_setaffinity(0, cores)
+    about = {**machine(cores), "clock": options.clock}
     rows = measure(options)
     if options.write is not None:
         write_page(

@@ -46,6 +46,12 @@ threads at once.{processors}
 
 {table}
 """
+_BATCHES = """
+## Batches
+
+So many images in one run, with one thread on one core, and with two on all; times with two are of the wall. ncnn has
+no batches, and computes one image after another.
+"""
 _SETS = """
 ## Fewer instructions
 
@@ -73,11 +79,13 @@ class Others:
     Attributes:
         threads: The figures with several threads.
         processors: The processors that two of those run on, in words.
+        batches: The figures of so many images at once, with so many threads.
         sets: The figures with fewer instructions, by the name of the processor that has those.
     """
 
     threads: Sequence[ThreadsRow]
     processors: str
+    batches: Mapping[tuple[int, int], Sequence[Row]]
     sets: Mapping[str, Sequence[Row]]
 
 
@@ -115,7 +123,7 @@ def write_page(
         picture=drawn.name,
         table="\n".join(_table(rows, against, [*against, "fastest"])),
         missing="\n".join(["", "No figure:", "", *missing, ""]) if missing else "",
-        others="".join(_other_tables(others)),
+        others="".join(_other_tables(others, against)),
     )
     path.write_text(text, encoding="utf-8")
     tree = picture(rows, against)
@@ -148,7 +156,7 @@ def _table(rows: Sequence[Row], against: Sequence[str], compared: Sequence[str])
             yield f"| {' | '.join(cells)} |"
 
 
-def _other_tables(others: Others) -> Iterator[str]:
+def _other_tables(others: Others, against: Sequence[str]) -> Iterator[str]:
     """Those that have rows, with what is to be said of them."""
     if others.threads:
         heads = ThreadsRow.HEADS
@@ -161,12 +169,18 @@ def _other_tables(others: Others) -> Iterator[str]:
         yield _THREADS.format(
             processors=f" {others.processors}" if others.processors else "", table=table
         )
+    batches = {how: rows for how, rows in others.batches.items() if rows}
+    if batches:
+        yield _BATCHES
+    for (batch, threads), rows in batches.items():
+        title = f"\n{batch} images, {'one thread' if threads == 1 else f'{threads} threads'}:\n"
+        yield "\n".join([title, *_table(rows, against, [*against, "fastest"]), ""])
     sets = {cpu: rows for cpu, rows in others.sets.items() if rows}
     if sets:
         yield _SETS
     for cpu, rows in sets.items():
-        against = "openvino", "onnxruntime"
-        yield "\n".join([f"\nFor {cpu}:\n", *_table(rows, against, against), ""])
+        compared = "openvino", "onnxruntime"
+        yield "\n".join([f"\nFor {cpu}:\n", *_table(rows, compared, compared), ""])
 
 
 def picture(rows: Sequence[Row], against: Sequence[str]) -> Element:

@@ -1,7 +1,7 @@
 """The networks that `tools/bench.py` times: files, what they are fed, and what they have to compute.
 
 * The nine light networks of `tools/zoo.py` with random weights, and ONNX files of yours, on random inputs. What they
-  have to compute is what onnxruntime computes.
+  have to compute is what onnxruntime computes. The light ones compute one image, or as many as are asked for.
 * What PyTorch exports of the networks in `tools/exports/`, in the widths that people use, with fixed extents. What
   they have to compute is what PyTorch computes.
 """
@@ -26,7 +26,7 @@ from glowpy.core.random_array import random_array
 from glowpy.core.tensor import Array
 from glowpy.support.errors import UserError
 from tools.bench_command import existing_file
-from tools.zoo import NAMES, initialised
+from tools.zoo import NAMES, batched, initialised
 
 __all__ = ["TABLE", "Subject", "names_of", "networks", "prepared"]
 
@@ -77,7 +77,9 @@ def networks(text: str) -> list[str]:
 
 
 @contextmanager
-def prepared(name: str, folder: Path, *, small: bool, keep: bool) -> Iterator[Subject]:
+def prepared(
+    name: str, folder: Path, *, small: bool, keep: bool, batch: int = 1
+) -> Iterator[Subject]:
     """A network inside the `with`.
 
     Args:
@@ -85,13 +87,14 @@ def prepared(name: str, folder: Path, *, small: bool, keep: bool) -> Iterator[Su
         folder: Where its file is written.
         small: Whether an export is as small as in tests.
         keep: Whether the file stays there.
+        batch: How many images a light network computes.
     """
     if name.endswith(".onnx"):
         yield _file(Path(name).stem, Path(name))
         return
     path = folder / f"{name.replace(' ', '-')}.onnx"
     if name in NAMES:
-        onnx.save(initialised(name), path)
+        onnx.save(batched(initialised(name), batch), path)
         yield _file(name, path)
     else:
         yield _export(name, path, small=small)

@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.backend.test
+from onnx import numpy_helper
 
 from glowpy.core.tensor import Array
 from glowpy.onnx_package.random_weights import with_random_weights
 
-__all__ = ["NAMES", "example_input", "initialised", "main", "packaged"]
+__all__ = ["NAMES", "batched", "example_input", "initialised", "main", "packaged"]
 
 _FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
 
@@ -59,6 +60,31 @@ def example_input(model: onnx.ModelProto) -> dict[str, Array]:
 def initialised(name: str, seed: int = 0) -> onnx.ModelProto:
     """A network of the zoo with random weights; the same ones for the same seed."""
     return with_random_weights(packaged(name), seed)
+
+
+def batched(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """The model for so many images, where it was for one: reshapes keep what was the 1 at the front of their targets.
+
+    Shapes of values in between, which other tools have noted, are left out: they are of one image.
+    """
+    if batch == 1:
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph = changed.graph
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    targets = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+    for name in targets & stored.keys():
+        target = numpy_helper.to_array(stored[name]).copy()
+        if target.size and target[0] == 1:
+            target[0] = 0  # as long as the dimension of what is reshaped
+            stored[name].CopyFrom(numpy_helper.from_array(target, name))
+    for info in (*graph.input, *graph.output):
+        first = info.type.tensor_type.shape.dim[:1]
+        if info.name not in stored and first and first[0].dim_value == 1:
+            first[0].dim_value = batch
+    del graph.value_info[:]
+    return changed
 
 
 def _write(folder: Path, names: list[str]) -> Iterator[Path]:

@@ -100,7 +100,10 @@ def _finish(command: Sequence[str], folder: Path | None, what: str) -> None:
 
 
 class Ncnn:
-    """A graph that runs: blobs in0, in1, ... go in without the batch dimension, and so do out0, out1, ... come out."""
+    """A graph that runs: blobs in0, in1, ... go in without the batch dimension, and so do out0, out1, ... come out.
+
+    ncnn has no batches: their elements are computed one after another.
+    """
 
     def __init__(
         self, module: Any, files: tuple[Path, Path], inputs: Sequence[Array], threads: int
@@ -116,31 +119,42 @@ class Ncnn:
             raise UserError(f"ncnn cannot read {param.name}")
         if len(self._net.input_names()) != len(inputs):
             raise UserError(f"{param.name} has {len(self._net.input_names())} inputs")
-        self._blobs = [module.Mat(_without_batch(array)).clone() for array in inputs]
-        self._results: list[Any] = []
+        self._batch = [
+            [module.Mat(array).clone() for array in element] for element in _elements(inputs)
+        ]
+        self._results: list[list[Any]] = []
 
     def run(self) -> None:
         """Computes every output. Raises UserError where that fails."""
+        self._results = [self._one(blobs) for blobs in self._batch]
+
+    def _one(self, blobs: Sequence[Any]) -> list[Any]:
+        """The outputs for one element of the batch."""
         extractor = self._net.create_extractor()
-        for index, blob in enumerate(self._blobs):
+        for index, blob in enumerate(blobs):
             extractor.input(f"in{index}", blob)
         count = len(self._net.output_names())
         results = [extractor.extract(f"out{index}") for index in range(count)]
         if any(status for status, _ in results):
             raise UserError("ncnn does not compute every output")
-        self._results = [result for _, result in results]
+        return [result for _, result in results]
 
     def outputs(self) -> list[Array]:
         """Returns the results of the last run, with a batch dimension."""
-        return [np.array(result)[np.newaxis] for result in self._results]
+        return [np.stack([np.array(r) for r in same]) for same in zip(*self._results, strict=True)]
 
 
-def _without_batch(array: Array) -> Array:
-    """An element of a batch, whose integers have 32 bits."""
-    if array.ndim == 0 or array.shape[0] != 1:
-        raise UserError(f"ncnn: expected inputs for a batch of 1, got the shape {array.shape}")
-    kind = np.int32 if array.dtype == np.int64 else array.dtype
-    return np.ascontiguousarray(array.reshape(array.shape[1:]), kind)
+def _elements(inputs: Sequence[Array]) -> Iterator[list[Array]]:
+    """The inputs of every element of a batch, whose integers have 32 bits. Raises UserError where there is no batch."""
+    lengths = {array.shape[:1] for array in inputs}
+    if len(lengths) > 1 or () in lengths:
+        shapes = ", ".join(str(array.shape) for array in inputs)
+        raise UserError(f"ncnn: expected inputs for one batch, got the shapes {shapes}")
+    for element in zip(*inputs, strict=True):
+        yield [
+            np.ascontiguousarray(array, np.int32 if array.dtype == np.int64 else array.dtype)
+            for array in element
+        ]
 
 
 def _try(param: str, weights: str, feeds: str) -> int:

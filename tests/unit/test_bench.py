@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import parser
+from onnx.reference import ReferenceEvaluator
 
 from glowpy.benchmark.peers import Contestant
 from glowpy.core.tensor import Array
@@ -25,10 +26,19 @@ from tools.bench_processors import Processors, shared_cache
 from tools.bench_rounds import interleaved, time_once
 from tools.bench_rows import Row, ThreadsRow, geometric_mean
 from tools.bench_subjects import Subject, prepared
+from tools.zoo import NAMES, batched
 
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
 g (float[2, 3] x) => (float[2, 3] y) { s = Add(x, x)  y = Softmax(s) }
+"""
+
+
+RESHAPED = """
+<ir_version: 8, opset_import: ["": 17]>
+g (float[1, 2, 3] x) => (float[1, 6] y)
+<int64[1] line = {6}, int64[2] flat = {1, 6}, float[3, 2] w = {1, 2, 3, 4, 5, 6}>
+{ scale = Reshape(w, line)  rows = Reshape(x, flat)  y = Mul(rows, scale) }
 """
 
 
@@ -101,7 +111,8 @@ def test_page_and_picture(tmp_path: Path) -> None:
     about, against = {"processor": "a fast one", "clock": "cpu"}, ["onnxruntime", "ncnn"]
     threads = [ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)]
     sets = {"x86-64-v2": [], "x86-64-v3": ROWS}
-    others = Others(threads, "Both are near.", sets)
+    batches = {(8, 1): ROWS[:1], (8, 2): ROWS[1:], (32, 1): []}
+    others = Others(threads, "Both are near.", batches, sets)
     write_page(path, about, ROWS, against, others, rounds=3, seconds=0.5, tolerance=1e-3)
     text = path.read_text(encoding="utf-8")
     assert "| processor | a fast one |" in text
@@ -114,6 +125,9 @@ def test_page_and_picture(tmp_path: Path) -> None:
     assert "threads at once. Both are near.\n\n| network |" in text
     assert "For x86-64-v3:\n\n| network | first input | glowpy ms | openvino ms" in text
     assert "For x86-64-v2" not in text
+    assert "\n8 images, one thread:\n\n| network | first input | glowpy ms |" in text
+    assert text.index("8 images, one thread") < text.index("8 images, 2 threads")
+    assert "32 images" not in text
     assert "(speed.svg)" in text
     tree = fromstring((tmp_path / "speed.svg").read_text(encoding="utf-8"))
     titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
@@ -130,7 +144,7 @@ def test_a_wrong_network_gets_no_figure(tmp_path: Path, monkeypatch: pytest.Monk
         assert prepare(wrong, ["onnxruntime"], None, row) == []
         assert row.missing == {"glowpy": "wrong by 2", "onnxruntime": "wrong by 2"}
 
-        def broken(path: Path, inputs: dict[str, Array], cpu: str) -> Contestant:
+        def broken(path: Path, inputs: dict[str, Array], cpu: str, threads: int) -> Contestant:
             raise ZeroDivisionError("too small")
 
         monkeypatch.setattr(bench, "with_glowpy", broken)
@@ -230,7 +244,11 @@ def test_a_page_has_what_other_processes_measure(
     text = path.read_text(encoding="utf-8")
     assert text.index("## Two threads") < text.index("For x86-64-v2") < text.index("For x86-64-v3")
     models = [command[command.index("--models") + 1] for command in commands]
-    assert models == ["resnet50,bert", "resnet50", "resnet50"]
+    assert models == ["resnet50,bert", *["resnet50"] * 5]
+    batches = [command[command.index("--batch") + 1 :] for command in commands[1:4]]
+    assert [more[0] for more in batches] == ["8", "32", "8"]
+    assert batches[2][1:] == ["--threads", "2"]
+    assert text.index("## Two threads") < text.index("32 images, one thread")
     assert all(command[command.index("--rounds") + 1] == "3" for command in commands)
 
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=""))
@@ -238,10 +256,42 @@ def test_a_page_has_what_other_processes_measure(
         main(["--models", "bert", "--write", str(path)])
 
 
-def test_a_page_is_of_this_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cpu", "x86-64-v3", "--write", "speed.md"], "--write: expected no --cpu"),
+        (["--batch", "8", "--write", "speed.md"], "--write: expected no --batch"),
+        (["--batch", "8", "--models", "bert"], "--batch: expected light networks, got bert"),
+        (["--threads", "2", "--clock", "cpu"], "--threads: expected the wall's clock"),
+    ],
+)
+def test_what_goes_together_is_checked(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
-        parse(["--cpu", "x86-64-v3", "--write", str(tmp_path / "speed.md")])
-    assert "--write: expected no --cpu" in capsys.readouterr().err
+        parse(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_light_networks_take_batches() -> None:
+    """Each row of a batch is what the image by itself gives."""
+    reshaped = parser.parse_model(RESHAPED)
+    assert batched(reshaped, 1) is reshaped
+    several = batched(reshaped, 3)
+    assert [dim.dim_value for dim in several.graph.output[0].type.tensor_type.shape.dim] == [3, 6]
+    x = np.arange(18, dtype=np.float32).reshape(3, 2, 3)
+    (rows,) = ReferenceEvaluator(several).run(None, {"x": x})
+    single = ReferenceEvaluator(reshaped)
+    for row, image in zip(rows, x, strict=True):
+        (expected,) = single.run(None, {"x": image[np.newaxis]})
+        assert np.array_equal(row[np.newaxis], expected)
+    assert reshaped.graph.output[0].type.tensor_type.shape.dim[0].dim_value == 1
+    assert parse(["--batch", "8"]).models == list(NAMES)
 
 
 def test_a_page_is_written_to_a_folder_that_is_there(

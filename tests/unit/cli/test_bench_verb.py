@@ -322,7 +322,7 @@ def test_ncnn_computes_in_f32_and_says_what_fails(monkeypatch: pytest.MonkeyPatc
         "use_fp16_storage": False,
         "use_int8_storage": True,
     }
-    assert net._blobs[0].array.dtype == np.int32
+    assert net._batch[0][0].array.dtype == np.int32
     net.run()
     assert [array.tolist() for array in net.outputs()] == [[[0.0]], [[1.0]]]
     monkeypatch.setattr(FakeNet, "status", -100)
@@ -330,8 +330,16 @@ def test_ncnn_computes_in_f32_and_says_what_fails(monkeypatch: pytest.MonkeyPatc
         net.run()
     with pytest.raises(UserError, match=r"cannot read unknown\.param"):
         Ncnn(module, (Path("unknown.param"), files[1]), [], 1)
-    with pytest.raises(UserError, match="a batch of 1"):
-        Ncnn(module, files, [np.zeros((2, 3))], 1)
+    with pytest.raises(UserError, match="for one batch"):
+        Ncnn(module, files, [np.zeros(())], 1)
+
+
+def test_ncnn_computes_images_of_a_batch_one_by_one() -> None:
+    module, files = SimpleNamespace(Net=FakeNet, Mat=FakeBlob), (Path("net.param"), Path("net.bin"))
+    net = Ncnn(module, files, [np.arange(6).reshape(2, 3)], 1)
+    assert [blob.array.tolist() for (blob,) in net._batch] == [[0, 1, 2], [3, 4, 5]]
+    net.run()
+    assert [array.shape for array in net.outputs()] == [(2, 1), (2, 1)]
 
 
 @pytest.mark.parametrize(
