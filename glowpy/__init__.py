@@ -10,6 +10,7 @@ import glowpy.support.forks  # noqa: F401 - a fork is safe from now on
 from glowpy.support.rules import Rules
 
 if TYPE_CHECKING:
+    from glowpy.autodiff.differentiate import differentiate
     from glowpy.backend import Backend, CompileOptions
     from glowpy.backends.cpu.backend import CpuBackend
     from glowpy.backends.cpu.options import CpuOptions
@@ -80,6 +81,7 @@ __all__ = [
     "channels_last",
     "check",
     "compile",
+    "differentiate",
     "function",
     "integer_ports",
     "load",
@@ -91,6 +93,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "glowpy.autodiff.differentiate": ("differentiate",),
     "glowpy.backend": ("Backend", "CompileOptions"),
     "glowpy.runtime.compiled": ("CompiledFunction",),
     "glowpy.runtime.instance": ("Instance",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.core.elemkind import ElemKind
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand
@@ -74,7 +74,7 @@ def _lower_relu(f: Function, n: ReluNode) -> Operand:
     return f.create_max(n.name, n.input, scalar(f, f"{n.name}_zero", n.type, 0.0))
 
 
-@differentiate(ReluNode)
+@derivative(ReluNode)
 def _differentiate_relu(f: Function, n: ReluNode, g: NodeValue) -> Gradients:
     x = Term(f, n.name, n.input)
     return [Term(f, n.name, g).where(x > 0.0, 0.0).value]
@@ -86,7 +86,7 @@ def _lower_leaky_relu(f: Function, n: LeakyReluNode) -> Operand:
     return (x * n.alpha).where(x < 0.0, x).value
 
 
-@differentiate(LeakyReluNode)
+@derivative(LeakyReluNode)
 def _differentiate_leaky_relu(f: Function, n: LeakyReluNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
     return [(flow * n.alpha).where(x < 0.0, flow).value]
@@ -98,7 +98,7 @@ def _lower_prelu(f: Function, n: PReluNode) -> Operand:
     return (x * slope).where(x < 0.0, x).value
 
 
-@differentiate(PReluNode)
+@derivative(PReluNode)
 def _differentiate_prelu(f: Function, n: PReluNode, g: NodeValue) -> Gradients:
     x, slope, flow = (Term(f, n.name, value) for value in (n.input, n.slope, g))
     by_input = (flow * slope).where(x < 0.0, flow)
@@ -111,7 +111,7 @@ def _lower_thresholded_relu(f: Function, n: ThresholdedReluNode) -> Operand:
     return x.where(x > n.alpha, 0.0).value
 
 
-@differentiate(ThresholdedReluNode)
+@derivative(ThresholdedReluNode)
 def _differentiate_thresholded_relu(f: Function, n: ThresholdedReluNode, g: NodeValue) -> Gradients:
     x = Term(f, n.name, n.input)
     return [Term(f, n.name, g).where(x > n.alpha, 0.0).value]
@@ -123,7 +123,7 @@ def _lower_clip(f: Function, n: ClipNode) -> Operand:
     return f.create_min(n.name, raised, scalar(f, f"{n.name}_max", n.type, n.max))
 
 
-@differentiate(ClipNode)
+@derivative(ClipNode)
 def _differentiate_clip(f: Function, n: ClipNode, g: NodeValue) -> Gradients:
     """Flows where nothing was cut off."""
     mask = Term(f, n.name, f.create_eq(n.name, n.input, n.result))
@@ -137,7 +137,7 @@ def _lower_shrink(f: Function, n: ShrinkNode) -> Operand:
     return (x + n.bias).where(x < -n.lambd, high).value
 
 
-@differentiate(ShrinkNode)
+@derivative(ShrinkNode)
 def _differentiate_shrink(f: Function, n: ShrinkNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
     return [flow.where(x < -n.lambd, flow.where(x > n.lambd, 0.0)).value]
@@ -159,7 +159,7 @@ def _exp_less_one(x: Term) -> Term:
     return (t + t) / (1.0 - t)
 
 
-@differentiate(EluNode)
+@derivative(EluNode)
 def _differentiate_elu(f: Function, n: EluNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
     return [(flow * (x.exp() * n.alpha)).where(x < 0.0, flow).value]
@@ -172,7 +172,7 @@ def _lower_selu(f: Function, n: SeluNode) -> Operand:
     return curve.where(x < 0.0, x * n.gamma).as_type(n.type)
 
 
-@differentiate(SeluNode)
+@derivative(SeluNode)
 def _differentiate_selu(f: Function, n: SeluNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g) * n.gamma
     return [(flow * (x.exp() * n.alpha)).where(x < 0.0, flow).value]
@@ -185,7 +185,7 @@ def _lower_celu(f: Function, n: CeluNode) -> Operand:
     return curve.where(x < 0.0, x).as_type(n.type)
 
 
-@differentiate(CeluNode)
+@derivative(CeluNode)
 def _differentiate_celu(f: Function, n: CeluNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
     return [(flow * (x / n.alpha).exp()).where(x < 0.0, flow).value]
@@ -200,7 +200,7 @@ def _lower_softsign(f: Function, n: SoftsignNode) -> Operand:
     return (x / (abs(x) + 1.0)).as_type(n.type)
 
 
-@differentiate(SoftsignNode)
+@derivative(SoftsignNode)
 def _differentiate_softsign(f: Function, n: SoftsignNode, g: NodeValue) -> Gradients:
     divisor = abs(Term(f, n.name, n.input)) + 1.0
     return [(Term(f, n.name, g) / divisor / divisor).value]
@@ -211,7 +211,7 @@ def _lower_hard_sigmoid(f: Function, n: HardSigmoidNode) -> Operand:
     return _line(term(f, n, n.input), n.alpha, n.beta).as_type(n.type)
 
 
-@differentiate(HardSigmoidNode)
+@derivative(HardSigmoidNode)
 def _differentiate_hard_sigmoid(f: Function, n: HardSigmoidNode, g: NodeValue) -> Gradients:
     flow = Term(f, n.name, g) * n.alpha
     return [_where_inside(flow, Term(f, n.name, n.result)).value]
@@ -224,7 +224,7 @@ def _lower_hard_swish(f: Function, n: HardSwishNode) -> Operand:
     return (x * _line(x, 1 / 6, 0.5)).as_type(n.type)
 
 
-@differentiate(HardSwishNode)
+@derivative(HardSwishNode)
 def _differentiate_hard_swish(f: Function, n: HardSwishNode, g: NodeValue) -> Gradients:
     x = Term(f, n.name, n.input)
     line = _line(x, 1 / 6, 0.5)
@@ -248,7 +248,7 @@ def _lower_swish(f: Function, n: SwishNode) -> Operand:
     return (x * (x * n.alpha).sigmoid()).as_type(n.type)
 
 
-@differentiate(SwishNode)
+@derivative(SwishNode)
 def _differentiate_swish(f: Function, n: SwishNode, g: NodeValue) -> Gradients:
     x = Term(f, n.name, n.input)
     gate = (x * n.alpha).sigmoid()
@@ -262,7 +262,7 @@ def _lower_mish(f: Function, n: MishNode) -> Operand:
     return (x * _tanh_softplus(x)).as_type(n.type)
 
 
-@differentiate(MishNode)
+@derivative(MishNode)
 def _differentiate_mish(f: Function, n: MishNode, g: NodeValue) -> Gradients:
     x = Term(f, n.name, n.input)
     gate = _tanh_softplus(x)
@@ -290,7 +290,7 @@ def _lower_gelu(f: Function, n: GeluNode) -> Operand:
     return (x * (_gelu_gate(x) if n.approximate else _normal(x))).as_type(n.type)
 
 
-@differentiate(GeluNode)
+@derivative(GeluNode)
 def _differentiate_gelu(f: Function, n: GeluNode, g: NodeValue) -> Gradients:
     x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
     if n.approximate:

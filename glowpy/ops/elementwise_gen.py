@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.tensor import Tensor
 from glowpy.graph import nodes_gen as nodes
@@ -125,7 +125,7 @@ def _interpret_add(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.add(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.AddNode)
+@derivative(nodes.AddNode)
 def _differentiate_add(f: Function, n: nodes.AddNode, g: NodeValue) -> list[Operand | None]:
     return [
         g,
@@ -138,7 +138,7 @@ def _interpret_sub(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.subtract(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.SubNode)
+@derivative(nodes.SubNode)
 def _differentiate_sub(f: Function, n: nodes.SubNode, g: NodeValue) -> list[Operand | None]:
     return [
         g,
@@ -151,7 +151,7 @@ def _interpret_mul(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.multiply(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.MulNode)
+@derivative(nodes.MulNode)
 def _differentiate_mul(f: Function, n: nodes.MulNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, n.rhs),
@@ -164,7 +164,7 @@ def _interpret_div(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: numeric.divide(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.DivNode)
+@derivative(nodes.DivNode)
 def _differentiate_div(f: Function, n: nodes.DivNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(n.name, g, n.rhs),
@@ -177,7 +177,7 @@ def _interpret_pow(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: numeric.power(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.PowNode)
+@derivative(nodes.PowNode)
 def _differentiate_pow(f: Function, n: nodes.PowNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_select(
@@ -233,7 +233,7 @@ def _interpret_max(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.maximum(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.MaxNode)
+@derivative(nodes.MaxNode)
 def _differentiate_max(f: Function, n: nodes.MaxNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_select(
@@ -256,7 +256,7 @@ def _interpret_min(result: Tensor, lhs: Tensor, rhs: Tensor) -> None:
     numeric.store(result, lambda lhs, rhs: np.minimum(lhs, rhs), lhs, rhs)
 
 
-@differentiate(nodes.MinNode)
+@derivative(nodes.MinNode)
 def _differentiate_min(f: Function, n: nodes.MinNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_select(
@@ -279,7 +279,7 @@ def _interpret_neg(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.negative(input), input)
 
 
-@differentiate(nodes.NegNode)
+@derivative(nodes.NegNode)
 def _differentiate_neg(f: Function, n: nodes.NegNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_neg(n.name, g),
@@ -291,7 +291,7 @@ def _interpret_abs(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.abs(input), input)
 
 
-@differentiate(nodes.AbsNode)
+@derivative(nodes.AbsNode)
 def _differentiate_abs(f: Function, n: nodes.AbsNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, f.create_sign(n.name, n.input)),
@@ -303,7 +303,7 @@ def _interpret_sign(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sign(input), input)
 
 
-@differentiate(nodes.SignNode)
+@derivative(nodes.SignNode)
 def _differentiate_sign(f: Function, n: nodes.SignNode, g: NodeValue) -> list[Operand | None]:
     return [
         None,
@@ -315,7 +315,7 @@ def _interpret_floor(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.floor(input), input)
 
 
-@differentiate(nodes.FloorNode)
+@derivative(nodes.FloorNode)
 def _differentiate_floor(f: Function, n: nodes.FloorNode, g: NodeValue) -> list[Operand | None]:
     return [
         None,
@@ -327,7 +327,7 @@ def _interpret_ceil(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.ceil(input), input)
 
 
-@differentiate(nodes.CeilNode)
+@derivative(nodes.CeilNode)
 def _differentiate_ceil(f: Function, n: nodes.CeilNode, g: NodeValue) -> list[Operand | None]:
     return [
         None,
@@ -339,7 +339,7 @@ def _interpret_round(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.rint(input), input)
 
 
-@differentiate(nodes.RoundNode)
+@derivative(nodes.RoundNode)
 def _differentiate_round(f: Function, n: nodes.RoundNode, g: NodeValue) -> list[Operand | None]:
     return [
         None,
@@ -351,7 +351,7 @@ def _interpret_sqrt(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sqrt(input), input)
 
 
-@differentiate(nodes.SqrtNode)
+@derivative(nodes.SqrtNode)
 def _differentiate_sqrt(f: Function, n: nodes.SqrtNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(n.name, g, f.create_add(n.name, n.result, n.result)),
@@ -363,7 +363,7 @@ def _interpret_reciprocal(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.reciprocal(input), input)
 
 
-@differentiate(nodes.ReciprocalNode)
+@derivative(nodes.ReciprocalNode)
 def _differentiate_reciprocal(
     f: Function, n: nodes.ReciprocalNode, g: NodeValue
 ) -> list[Operand | None]:
@@ -377,7 +377,7 @@ def _interpret_exp(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.exp(input), input)
 
 
-@differentiate(nodes.ExpNode)
+@derivative(nodes.ExpNode)
 def _differentiate_exp(f: Function, n: nodes.ExpNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, n.result),
@@ -389,7 +389,7 @@ def _interpret_log(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.log(input), input)
 
 
-@differentiate(nodes.LogNode)
+@derivative(nodes.LogNode)
 def _differentiate_log(f: Function, n: nodes.LogNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(n.name, g, n.input),
@@ -401,7 +401,7 @@ def _interpret_tanh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.tanh(input), input)
 
 
-@differentiate(nodes.TanhNode)
+@derivative(nodes.TanhNode)
 def _differentiate_tanh(f: Function, n: nodes.TanhNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_sub(n.name, g, f.create_mul(n.name, g, f.create_mul(n.name, n.result, n.result))),
@@ -413,7 +413,7 @@ def _interpret_sigmoid(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: numeric.sigmoid(input), input)
 
 
-@differentiate(nodes.SigmoidNode)
+@derivative(nodes.SigmoidNode)
 def _differentiate_sigmoid(f: Function, n: nodes.SigmoidNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(
@@ -427,7 +427,7 @@ def _interpret_softplus(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: numeric.softplus(input), input)
 
 
-@differentiate(nodes.SoftplusNode)
+@derivative(nodes.SoftplusNode)
 def _differentiate_softplus(
     f: Function, n: nodes.SoftplusNode, g: NodeValue
 ) -> list[Operand | None]:
@@ -441,7 +441,7 @@ def _interpret_erf(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: numeric.erf(input), input)
 
 
-@differentiate(nodes.ErfNode)
+@derivative(nodes.ErfNode)
 def _differentiate_erf(f: Function, n: nodes.ErfNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(
@@ -461,7 +461,7 @@ def _interpret_sin(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sin(input), input)
 
 
-@differentiate(nodes.SinNode)
+@derivative(nodes.SinNode)
 def _differentiate_sin(f: Function, n: nodes.SinNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, f.create_cos(n.name, n.input)),
@@ -473,7 +473,7 @@ def _interpret_cos(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.cos(input), input)
 
 
-@differentiate(nodes.CosNode)
+@derivative(nodes.CosNode)
 def _differentiate_cos(f: Function, n: nodes.CosNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_neg(n.name, f.create_mul(n.name, g, f.create_sin(n.name, n.input))),
@@ -485,7 +485,7 @@ def _interpret_tan(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.tan(input), input)
 
 
-@differentiate(nodes.TanNode)
+@derivative(nodes.TanNode)
 def _differentiate_tan(f: Function, n: nodes.TanNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_add(n.name, g, f.create_mul(n.name, g, f.create_mul(n.name, n.result, n.result))),
@@ -497,7 +497,7 @@ def _interpret_asin(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arcsin(input), input)
 
 
-@differentiate(nodes.AsinNode)
+@derivative(nodes.AsinNode)
 def _differentiate_asin(f: Function, n: nodes.AsinNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(
@@ -520,7 +520,7 @@ def _interpret_acos(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arccos(input), input)
 
 
-@differentiate(nodes.AcosNode)
+@derivative(nodes.AcosNode)
 def _differentiate_acos(f: Function, n: nodes.AcosNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_neg(
@@ -546,7 +546,7 @@ def _interpret_atan(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arctan(input), input)
 
 
-@differentiate(nodes.AtanNode)
+@derivative(nodes.AtanNode)
 def _differentiate_atan(f: Function, n: nodes.AtanNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(
@@ -566,7 +566,7 @@ def _interpret_sinh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.sinh(input), input)
 
 
-@differentiate(nodes.SinhNode)
+@derivative(nodes.SinhNode)
 def _differentiate_sinh(f: Function, n: nodes.SinhNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, f.create_cosh(n.name, n.input)),
@@ -578,7 +578,7 @@ def _interpret_cosh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.cosh(input), input)
 
 
-@differentiate(nodes.CoshNode)
+@derivative(nodes.CoshNode)
 def _differentiate_cosh(f: Function, n: nodes.CoshNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mul(n.name, g, f.create_sinh(n.name, n.input)),
@@ -590,7 +590,7 @@ def _interpret_asinh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arcsinh(input), input)
 
 
-@differentiate(nodes.AsinhNode)
+@derivative(nodes.AsinhNode)
 def _differentiate_asinh(f: Function, n: nodes.AsinhNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(
@@ -613,7 +613,7 @@ def _interpret_acosh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arccosh(input), input)
 
 
-@differentiate(nodes.AcoshNode)
+@derivative(nodes.AcoshNode)
 def _differentiate_acosh(f: Function, n: nodes.AcoshNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(
@@ -636,7 +636,7 @@ def _interpret_atanh(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: np.arctanh(input), input)
 
 
-@differentiate(nodes.AtanhNode)
+@derivative(nodes.AtanhNode)
 def _differentiate_atanh(f: Function, n: nodes.AtanhNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_div(
@@ -698,7 +698,7 @@ def _interpret_select(result: Tensor, condition: Tensor, lhs: Tensor, rhs: Tenso
     )
 
 
-@differentiate(nodes.SelectNode)
+@derivative(nodes.SelectNode)
 def _differentiate_select(f: Function, n: nodes.SelectNode, g: NodeValue) -> list[Operand | None]:
     return [
         None,
@@ -716,7 +716,7 @@ def _interpret_convert(result: Tensor, input: Tensor) -> None:
     numeric.store(result, lambda input: numeric.convert(input, result.type), input)
 
 
-@differentiate(nodes.ConvertNode)
+@derivative(nodes.ConvertNode)
 def _differentiate_convert(f: Function, n: nodes.ConvertNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_convert(n.name, n.input.type, g),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.channel_axis import gathered
 from glowpy.core.elemkind import ElemKind
@@ -71,7 +71,7 @@ def _inside(indices: Tensor, size: int) -> Array:
     return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
 
 
-@differentiate(GatherNode)
+@derivative(GatherNode)
 def _differentiate_gather(f: Function, n: GatherNode, g: NodeValue) -> list[Operand | None]:
     """The gradients of the slices, as rows of a matrix, are added up where they come from."""
     input, axis, picks = n.input.type, n.axis, n.indices.type
@@ -182,7 +182,7 @@ def _scatter_min(result: Tensor, input: Tensor, indices: Tensor, updates: Tensor
     _reduce(np.minimum, result, input, indices, updates)
 
 
-@differentiate(ScatterAddNode)
+@derivative(ScatterAddNode)
 def _differentiate_scatter_add(
     f: Function, n: ScatterAddNode, g: NodeValue
 ) -> list[Operand | None]:

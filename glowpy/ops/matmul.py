@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import broadcast_shapes, is_same, is_same_shape
 from glowpy.core.tensor import Tensor
@@ -68,7 +68,7 @@ def _transposed(f: Function, name: str, value: NodeValue) -> Operand:
     return f.create_transpose(name, value, (*range(rank - 2), rank - 1, rank - 2))
 
 
-@differentiate(MatMulNode)
+@derivative(MatMulNode)
 def _differentiate_mat_mul(f: Function, n: MatMulNode, g: NodeValue) -> list[Operand | None]:
     return [
         f.create_mat_mul(n.name, g, _transposed(f, n.name, n.rhs)),
@@ -111,7 +111,7 @@ def _sums_with_bias(f: Function, n: FullyConnectedNode) -> Operand:
     return f.create_storage_cast(n.name, n.type, f.create_add(n.name, steps, bias))
 
 
-@differentiate(FullyConnectedNode)
+@derivative(FullyConnectedNode)
 def _differentiate_fully_connected(
     f: Function, n: FullyConnectedNode, g: NodeValue
 ) -> list[Operand | None]:

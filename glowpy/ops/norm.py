@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import broadcasts_to, is_same_shape
 from glowpy.core.tensor import Array, Tensor
@@ -81,7 +81,7 @@ def _lower_batch_normalization(f: Function, n: BatchNormalizationNode) -> Operan
     return result if result.type == n.type else f.create_convert(n.name, n.type, result)
 
 
-@differentiate(BatchNormalizationNode)
+@derivative(BatchNormalizationNode)
 def _differentiate_batch_normalization(
     f: Function, n: BatchNormalizationNode, g: NodeValue
 ) -> list[Operand | None]:
@@ -202,14 +202,14 @@ def _log_softmax(result: Tensor, input: Tensor, *, axis: int) -> None:
     _normalize(result, input, axis, lambda shifted, _, total: shifted - np.log(total))
 
 
-@differentiate(SoftmaxNode)
+@derivative(SoftmaxNode)
 def _differentiate_softmax(f: Function, n: SoftmaxNode, g: NodeValue) -> list[Operand | None]:
     weighted = f.create_mul(n.name, g, n.result)
     total = f.create_reduce_add(n.name, weighted, (n.axis,))
     return [f.create_sub(n.name, weighted, f.create_mul(n.name, n.result, total))]
 
 
-@differentiate(LogSoftmaxNode)
+@derivative(LogSoftmaxNode)
 def _differentiate_log_softmax(
     f: Function, n: LogSoftmaxNode, g: NodeValue
 ) -> list[Operand | None]:

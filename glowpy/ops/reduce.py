@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.channel_axis import resized
 from glowpy.core.elemkind import ElemKind
@@ -48,7 +48,7 @@ from glowpy.ops.operands import (
     widened,
 )
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, Expr, product, static
+from glowpy.support.symbolic import Dim, Expr, product
 
 __all__: list[str] = []
 
@@ -138,21 +138,26 @@ def _mean_of_integers(f: Function, n: ReduceMeanNode, count: Dim) -> Operand:
     return f.create_div(n.name, total, _counted(f, n, total.type, count))
 
 
-@differentiate(ReduceAddNode)
+@derivative(ReduceAddNode)
 def _differentiate_reduce_add(f: Function, n: ReduceAddNode, g: NodeValue) -> list[Operand | None]:
     return [f.create_broadcast(n.name, n.input.type, g)]
 
 
-@differentiate(ReduceMeanNode)
+@derivative(ReduceMeanNode)
 def _differentiate_reduce_mean(
     f: Function, n: ReduceMeanNode, g: NodeValue
 ) -> list[Operand | None]:
-    count = math.prod(static(n.input.type.shape[axis] for axis in n.axes))
-    factor = scalar(f, f"{n.name}_factor", g.type, 1 / max(count, 1))
-    return [f.create_broadcast(n.name, n.input.type, f.create_mul(n.name, g, factor))]
+    count = product(n.input.type.shape[axis] for axis in n.axes)
+    share: Operand
+    if isinstance(count, Expr):
+        share = f.create_div(n.name, g, _counted(f, n, g.type, count))
+    else:
+        factor = scalar(f, f"{n.name}_factor", g.type, 1 / max(count, 1))
+        share = f.create_mul(n.name, g, factor)
+    return [f.create_broadcast(n.name, n.input.type, share)]
 
 
-@differentiate(ReduceMulNode)
+@derivative(ReduceMulNode)
 def _differentiate_reduce_mul(f: Function, n: ReduceMulNode, g: NodeValue) -> list[Operand | None]:
     """The product of all other elements, which is not that of all divided by one: elements may be 0."""
     factors: list[NodeValue] = [n.input]
@@ -166,7 +171,7 @@ def _differentiate_reduce_mul(f: Function, n: ReduceMulNode, g: NodeValue) -> li
     return [flow]
 
 
-@differentiate(ReduceMaxNode, ReduceMinNode)
+@derivative(ReduceMaxNode, ReduceMinNode)
 def _differentiate_extremum(
     f: Function, n: ReduceMaxNode | ReduceMinNode, g: NodeValue
 ) -> list[Operand | None]:
@@ -248,7 +253,7 @@ def _run(
     result.array[...] = np.moveaxis(sums, 0, axis).astype(result.array.dtype)
 
 
-@differentiate(CumSumNode)
+@derivative(CumSumNode)
 def _differentiate_cum_sum(f: Function, n: CumSumNode, g: NodeValue) -> list[Operand | None]:
     """An element is part of all sums after it."""
     return [f.create_cum_sum(n.name, g, n.axis, n.exclusive, not n.reverse)]

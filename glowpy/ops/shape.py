@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.channel_axis import (
     concatenated,
@@ -101,7 +101,7 @@ def _irgen_reshape(g: IRGen, n: ReshapeNode) -> None:
     g.define(n.result, g.ir.create_view(n.name, n.type, g.value(n.input), 0).value)
 
 
-@differentiate(ReshapeNode)
+@derivative(ReshapeNode)
 def _differentiate_reshape(f: Function, n: ReshapeNode, g: NodeValue) -> list[Operand | None]:
     return [f.create_reshape(n.name, n.input.type, g)]
 
@@ -136,7 +136,7 @@ def _transpose(result: Tensor, input: Tensor, *, shuffle: Sequence[int]) -> None
     result.array[...] = np.transpose(input.array, shuffle)
 
 
-@differentiate(TransposeNode)
+@derivative(TransposeNode)
 def _differentiate_transpose(f: Function, n: TransposeNode, g: NodeValue) -> list[Operand | None]:
     return [f.create_transpose(n.name, g, tuple(int(axis) for axis in np.argsort(n.shuffle)))]
 
@@ -160,7 +160,7 @@ def _broadcast(result: Tensor, input: Tensor) -> None:
     result.array[...] = input.array
 
 
-@differentiate(BroadcastNode)
+@derivative(BroadcastNode)
 def _differentiate_broadcast(f: Function, n: BroadcastNode, g: NodeValue) -> list[Operand | None]:
     return [g]
 
@@ -207,7 +207,7 @@ def _insert_tensor(result: Tensor, input: Tensor, *, offsets: Sequence[int]) -> 
     result.array[window] = input.array
 
 
-@differentiate(ConcatNode)
+@derivative(ConcatNode)
 def _differentiate_concat(f: Function, n: ConcatNode, g: NodeValue) -> list[Operand | None]:
     gradients: list[Operand | None] = []
     start: Dim = 0
@@ -255,7 +255,7 @@ def _extract_tensor(
     result.array[...] = input.array[np.ix_(*indices)] if indices else input.array
 
 
-@differentiate(SliceNode)
+@derivative(SliceNode)
 def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operand | None]:
     """The gradient where it was taken from, with zeros around, and between for steps."""
     sizes, counts, rank = n.input.type.shape, n.type.shape, n.type.rank
@@ -318,7 +318,7 @@ def _irgen_pad(g: IRGen, n: PadNode) -> None:
         g.ir.create_insert_tensor(result, source, tuple(greatest(b, 0) for b in begins))
 
 
-@differentiate(PadNode)
+@derivative(PadNode)
 def _differentiate_pad(f: Function, n: PadNode, g: NodeValue) -> list[Operand | None]:
     """Cropping what was padded, padding what was cropped."""
     return [f.create_pad(n.name, g, tuple(-pad for pad in n.pads), 0.0)]

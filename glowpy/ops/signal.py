@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import is_same
 from glowpy.core.tensor import Tensor
@@ -70,7 +70,7 @@ def _fourier_transform(
     result.array[..., 0], result.array[..., 1] = spectrum.real, spectrum.imag
 
 
-@differentiate(FourierTransformNode)
+@derivative(FourierTransformNode)
 def _differentiate_fourier_transform(
     f: Function, n: FourierTransformNode, g: NodeValue
 ) -> list[Operand | None]:

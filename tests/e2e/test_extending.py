@@ -39,7 +39,7 @@ def _flip(result: Tensor, input: Tensor, *, axis: int) -> None:
 """
 DIFFERENTIATE = """
 
-@differentiate(FlipNode)
+@derivative(FlipNode)
 def _differentiate_flip(f: Function, n: FlipNode, g: NodeValue) -> list[Operand | None]:
     return [f.create_flip(n.name, g, n.axis)]
 """
@@ -80,7 +80,7 @@ USE = """
 import numpy as np
 import onnx.parser
 import glowpy
-from glowpy.autodiff.differentiate import gradients
+from glowpy.autodiff.gradients import gradients
 
 model = onnx.parser.parse_model('''<ir_version: 8, opset_import: ["": 17, "example": 1]>
     g (float[2,3] x) => (float[2,3] y) { y = example.Flip<axis=1>(x) }''')
@@ -228,7 +228,7 @@ def test_structured_operator(tree: Tree) -> None:
     [
         ("infer", "FlipNode has no 'infer' rule"),
         ("interpret", "FlipInst has no 'interpret' rule"),
-        ("derivative", "FlipNode has no 'differentiate' rule"),
+        ("derivative", "FlipNode has no 'derivative' rule"),
         ("kernel", "libjit_flip_f32"),
         ("row", "FlipNode has no row in tests/ops/"),
     ],

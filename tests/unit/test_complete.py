@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import glowpy.backends.cpu.operations  # noqa: F401 - the meaning of instructions
-from glowpy.autodiff.differentiate import differentiate
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.cpu import insts_gen as cpu_insts
 from glowpy.backends.cpu import nodes_gen as cpu_nodes
 from glowpy.backends.cpu.backend import CpuBackend
@@ -113,9 +113,9 @@ def test_node_is_lowered_or_translated(cls: type[Node]) -> None:
 def test_node_has_a_derivative_or_a_reason(cls: type[Node]) -> None:
     schema = cls.SCHEMA
     if schema.inputs and schema.results:  # a gradient may pass through it
-        known = cls in differentiate
+        known = cls in derivative
         assert known or schema.no_derivative, (
-            f"{_lacks(cls, 'differentiate')}, or say no_derivative=... in its spec"
+            f"{_lacks(cls, 'derivative')}, or say no_derivative=... in its spec"
         )
         assert not (known and schema.no_derivative), f"{cls.__name__} has a derivative after all"
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from glowpy.autodiff.differentiate import gradients
+from glowpy.autodiff.gradients import gradients
 from glowpy.backend import Backend
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from glowpy.autodiff.differentiate import gradients
+from glowpy.autodiff.gradients import gradients
 from glowpy.core.tensor import Tensor
 from glowpy.graph.node import NodeValue
 from glowpy.importer.kit.moves import full, reshape

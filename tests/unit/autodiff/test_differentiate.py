@@ -1,0 +1,134 @@
+"""Functions with gradients beside the functions they are of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import glowpy
+from glowpy import ElemKind, Function, Module, Type
+from glowpy.support.symbolic import symbol
+
+F32 = ElemKind.F32
+WEIGHTS = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def _regression(rows: object = 5) -> Function:
+    """The mean square of a product by a variable, with a bias that is a constant."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(F32, (rows, 3)))  # type: ignore[arg-type]
+    w = module.create_variable("weights.0", Type(F32, (3, 2)), initial=WEIGHTS)
+    product = f.create_mat_mul("product", x, w)
+    y = f.create_add("y", product, module.create_constant("bias", np.ones(2, np.float32)))
+    loss = f.create_reduce_mean("mean", f.create_mul("square", y, y), (0, 1))
+    for name, node in (("y", y), ("loss", loss)):
+        f.create_save(f"save_{name}", node, module.create_placeholder(name, node.type))
+    return f
+
+
+def _run(f: Function, x: np.ndarray, backend: str = "interpreter") -> dict[str, np.ndarray]:
+    network = glowpy.compile(f, backend)
+    state = network.state() if f.variables else None
+    return dict(network({"x": x}, state=state))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("rows", [5, symbol("n", 1, 9)], ids=["static", "open"])
+def test_gradients_of_all_kinds_of_storage(backend: str, rows: object) -> None:
+    f = _regression(rows)
+    g = glowpy.differentiate(f, "loss", wrt=["weights.0", "bias", "x"], name="training")
+    x = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    outputs = _run(g, x, backend)
+    y = x @ WEIGHTS + 1
+    np.testing.assert_allclose(outputs["y"], y, rtol=1e-5)
+    np.testing.assert_allclose(outputs["loss"], np.mean(y * y, keepdims=True), rtol=1e-5)
+    flow = 2 * y / y.size
+    np.testing.assert_allclose(outputs["weights.0_grad"], x.T @ flow, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["bias_grad"], flow.sum(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["x_grad"], flow @ WEIGHTS.T, rtol=1e-5, atol=1e-6)
+
+
+def test_variables_are_what_is_trained_and_nothing_else_is_computed() -> None:
+    f = _regression()
+    before = str(f)
+    g = glowpy.differentiate(f, "loss")
+    assert g in f.module
+    assert g.name == "main_gradients"
+    assert [output.original for output in g.outputs] == ["y", "loss", "weights.0_grad"]
+    assert str(f) == before
+    unread = [
+        node for node in g.nodes if node.results and not any(r.num_users for r in node.results)
+    ]
+    assert not unread
+    assert glowpy.differentiate(f, "loss").name == "main_gradients_1"
+
+
+def test_a_gradient_is_named_after_its_storage_alone() -> None:
+    """A network may have an output of that name, and be differentiated twice."""
+    f = _regression()
+    g = glowpy.differentiate(f, "loss", wrt=["x"], name="once")
+    twice = glowpy.differentiate(g, "loss", wrt=["x"], name="twice")
+    assert [output.original for output in twice.outputs] == ["y", "loss", "x_grad", "x_grad_1"]
+
+
+def test_what_the_loss_does_not_depend_on_has_the_gradient_0() -> None:
+    f = _regression()
+    unused = f.module.create_variable("unused", Type(F32, (2,)), initial=np.ones(2, np.float32))
+    f.create_save("next", f.create_neg("n", unused), unused)
+    outputs = _run(glowpy.differentiate(f, "loss"), np.ones((5, 3), np.float32))
+    np.testing.assert_array_equal(outputs["unused_grad"], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("loss", "wrt", "message"),
+    [
+        ("losses", None, "loss: expected an output of 'main', got 'losses'"),
+        ("y", None, r"loss: expected one floating-point number, got f32\[5x2\]"),
+        ("loss", ["w"], "wrt: expected a variable, an input or a constant of 'main', got 'w'"),
+    ],
+)
+def test_wrong_losses_and_names(loss: str, wrt: list[str] | None, message: str) -> None:
+    f = _regression()
+    with pytest.raises(glowpy.UserError, match=message):
+        glowpy.differentiate(f, loss, wrt=wrt)
+    assert f.module.functions == [f]
+
+
+def test_a_loss_of_another_function() -> None:
+    f, other = _regression(), _regression()
+    with pytest.raises(glowpy.UserError, match="loss: expected a value of 'main', got %mean"):
+        glowpy.differentiate(f, next(n for n in other.nodes if n.name == "mean").result)
+
+
+def test_integers_and_no_variables() -> None:
+    f = Module().create_function("main")
+    x = f.module.create_placeholder("x", Type(F32, (3,)))
+    i = f.module.create_placeholder("i", Type(ElemKind.I64, (2,)))
+    total = f.create_reduce_add("total", f.create_gather("g", x, i, 0), (0,))
+    f.create_save("s", total, f.module.create_placeholder("total", total.type))
+    with pytest.raises(glowpy.UserError, match="expected variables to differentiate by, got none"):
+        glowpy.differentiate(f, "total")
+    with pytest.raises(
+        glowpy.UserError, match=r"expected floating-point numbers, got i64\[2\] 'i'"
+    ):
+        glowpy.differentiate(f, total.result, wrt=["i"])
+
+
+_LAST_STATE = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[4,1,2] x, float[1,9,2] w, float[1,9,3] r) => (float loss) {
+  _, last = GRU <hidden_size = 3> (x, w, r)
+  loss = ReduceSum <keepdims = 0> (last)
+}"""
+
+
+def test_no_result_of_several_is_passed_over(tmp_path: Path) -> None:
+    """A gradient that reaches only a later result of a node needs the node's derivative all the same."""
+    onnx.save(onnx.parser.parse_model(_LAST_STATE), tmp_path / "gru.onnx")
+    f = glowpy.load(tmp_path / "gru.onnx").main
+    with pytest.raises(glowpy.UnsupportedError, match=r"gru %.* has no derivative"):
+        glowpy.differentiate(f, "loss", wrt=["x"])
+    assert f.module.functions == [f]
