@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
+from glowpy.backends.cpu.options import MOST_THREADS
 from glowpy.support.errors import UserError
 from glowpy.support.output_files import check_output_file
 
@@ -21,6 +22,7 @@ __all__ = [
     "number",
     "output_file",
     "saying_errors",
+    "threads",
     "usable_core",
     "whole_number",
 ]
@@ -54,6 +56,9 @@ def number(text: str) -> float:
 
 whole_number = _of(click.IntRange(1))
 """A whole number of at least 1."""
+
+threads = _of(click.IntRange(0, MOST_THREADS))
+"""A number of threads; 0 for as many as a runtime takes by itself."""
 
 
 def output_file(text: str) -> Path:

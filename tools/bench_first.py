@@ -1,4 +1,4 @@
-"""Measures the first result of a model: `python -m tools.bench_first FILE.onnx ... [--rounds 5] [--json]`.
+"""Measures the first result of networks: `python -m tools.bench_first --models resnet50,FILE.onnx [--rounds 5]`.
 
 * Every measurement is a whole process that imports a runtime, opens the model and runs it once. A round takes each
   once, so that a change of the machine's speed hits all of them. Figures are medians over rounds.
@@ -17,14 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from glowpy.support.console import print_json, print_table
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
-from tools.bench_command import existing_file, saying_errors, whole_number
+from tools.bench_command import saying_errors, whole_number
+from tools.bench_subjects import TABLE, networks, prepared
+from tools.zoo import NAMES as LIGHT
 
 _PROGRAM = """
 import sys
@@ -108,13 +110,25 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures the models and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", type=existing_file, nargs="+")
+    parser.add_argument(
+        "--models",
+        type=networks,
+        default=list(LIGHT),
+        help="ONNX files, or some of these, with commas between: " + ", ".join(TABLE),
+    )
+    parser.add_argument("--small", action="store_true", help="exports as small as in tests")
+    parser.add_argument("--keep", type=Path, help="a folder for the networks' files, which stay")
     parser.add_argument("--rounds", type=whole_number, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    rows = [bench(path, options.rounds) for path in options.models]
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, keep = options.keep or Path(scratch), options.keep is not None
+        for name in options.models:
+            with prepared(name, folder, small=options.small, keep=keep) as subject:
+                rows.append(replace(bench(subject.path, options.rounds), model=subject.name))
     if options.json:
-        print_json([asdict(row) for row in rows])
+        print_json({"rows": [asdict(row) for row in rows]})
     else:
         print_table("", *table(rows), whole=True)
     return 0

@@ -13,27 +13,38 @@ __all__ = ["Row", "ThreadsRow", "geometric_mean", "two_digits"]
 
 @dataclass
 class Row:
-    """The figures of one model: milliseconds of each round by runtime, and why others have none."""
+    """The figures of one model.
+
+    Attributes:
+        model: Its name.
+        shape: The shape of its first input, or what else was measured.
+        rounds: Milliseconds of each round, by the name of the contestant.
+        missing: Why others have none.
+        errors: How far outputs are off at most.
+        least: Milliseconds that glowpy's instructions take at least, by the roofline of this machine.
+    """
 
     model: str
     shape: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    least: dict[str, float] = field(default_factory=dict)
 
     @property
     def milliseconds(self) -> dict[str, float]:
         """The median round of every runtime."""
         return {name: median(rounds) for name, rounds in self.rounds.items()}
 
-    def ratio(self, name: str) -> float | None:
-        """Our time in parts of that of `name`, or of the `fastest` of the others; None without both."""
+    def ratio(self, name: str, ours: str = "glowpy") -> float | None:
+        """Our time in parts of that of `name`, or of the `fastest` of other runtimes; None without both."""
         if name == "fastest":
-            ratios = [self.ratio(other) for other in self.rounds if other != "glowpy"]
+            others = [other for other in self.rounds if not other.startswith("glowpy")]
+            ratios = [self.ratio(other, ours) for other in others]
             return max((ratio for ratio in ratios if ratio is not None), default=None)
-        if not {name, "glowpy"} <= self.rounds.keys():
+        if not {name, ours} <= self.rounds.keys():
             return None
-        pairs = zip(self.rounds["glowpy"], self.rounds[name], strict=True)
+        pairs = zip(self.rounds[ours], self.rounds[name], strict=True)
         return median(our_time / other for our_time, other in pairs)
 
 
@@ -74,9 +85,9 @@ class ThreadsRow:
         return [self.model, *threads, "yes" if self.same_bits else "**no**", *sessions]
 
 
-def geometric_mean(rows: Sequence[Row], name: str) -> float | None:
-    """The geometric mean of glowpy's times in parts of those of `name`, over the networks that have both, if any."""
-    ratios = [ratio for row in rows if (ratio := row.ratio(name)) is not None]
+def geometric_mean(rows: Sequence[Row], name: str, ours: str = "glowpy") -> float | None:
+    """The geometric mean of our times in parts of those of `name`, over the networks that have both, if any."""
+    ratios = [ratio for row in rows if (ratio := row.ratio(name, ours)) is not None]
     return exp(fmean(map(log, ratios))) if ratios else None
 
 

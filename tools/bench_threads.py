@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with prepared(name, Path(scratch), small=options.small, keep=False) as subject:
                 rows.append(measure(subject, options.rounds, options.seconds))
     if options.json:
-        figures = {"processors": used and asdict(used), "rows": list(map(asdict, rows))}
+        figures = {"rows": list(map(asdict, rows)), "note": str(used) if used else ""}
         sys.stdout.write(json.dumps(figures) + "\n")
     else:
         heads = [ThreadsRow.HEADS[0], *(f">{head}" for head in ThreadsRow.HEADS[1:])]

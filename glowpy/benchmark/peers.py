@@ -10,9 +10,10 @@ from typing import Any
 
 from glowpy.benchmark.ncnn import Ncnn, ncnn_files
 from glowpy.core.tensor import Array
+from glowpy.support.cores import usable_cores
 from glowpy.support.errors import UserError
 
-__all__ = ["PEERS", "Contestant", "Inputs", "loaded", "nothing"]
+__all__ = ["PEERS", "Contestant", "Inputs", "loaded", "nothing", "own_precision"]
 
 Inputs = Mapping[str, Array]
 
@@ -40,12 +41,33 @@ class Contestant:
     after: Callable[[], None] = nothing
 
 
-def loaded(
-    name: str, path: Path, inputs: Inputs, threads: int, ncnn_models: Path | None
-) -> Contestant:
-    """An ONNX model in the runtime called `name`, with so many threads, which has run once.
+@dataclass(frozen=True)
+class _Manner:
+    """How a model is to be run: see `loaded`."""
 
-    `ncnn_models` is a folder with what pnnx made of models: NAME.param and NAME.bin. It makes what is not there.
+    threads: int
+    ncnn_models: Path | None
+    own_precision: bool
+
+
+def loaded(
+    name: str,
+    path: Path,
+    inputs: Inputs,
+    threads: int,
+    ncnn_models: Path | None,
+    *,
+    own_precision: bool = False,
+) -> Contestant:
+    """An ONNX model in the runtime called `name`, which has run once.
+
+    Args:
+        name: One of PEERS.
+        path: The file.
+        inputs: The inputs it is fed.
+        threads: How many threads compute; 0 for as many as the runtime takes by itself.
+        ncnn_models: A folder with what pnnx made of models: NAME.param and NAME.bin. It makes what is not there.
+        own_precision: Whether the runtime chooses the precision of a model in f32; else it computes in f32.
 
     Raises UserError where the runtime is not installed or does not run the model.
     """
@@ -54,7 +76,8 @@ def loaded(
     except ImportError:
         raise UserError(f"{name} is not installed", note=f"pip install {name}") from None
     try:
-        contestant = PEERS[name](module, path, inputs, threads, ncnn_models)
+        manner = _Manner(threads, ncnn_models, own_precision)
+        contestant = PEERS[name](module, path, inputs, manner)
         contestant.run()
     except UserError:
         raise
@@ -64,14 +87,11 @@ def loaded(
     return contestant
 
 
-def _with_onnxruntime(
-    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
-) -> Contestant:
+def _with_onnxruntime(module: Any, path: Path, inputs: Inputs, manner: _Manner) -> Contestant:
     """Runs the model by onnxruntime, with inputs and outputs bound, which spares it copies."""
-    del folder
     options = module.SessionOptions()
     options.log_severity_level = 4  # what is wrong is in the exception
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = manner.threads
     options.inter_op_num_threads = 1
     session = module.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
@@ -84,17 +104,13 @@ def _with_onnxruntime(
     )
 
 
-def _with_openvino(
-    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
-) -> Contestant:
-    """Runs the model by OpenVINO's CPU plugin in f32, tuned for latency."""
-    del folder
-    settings = {
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
+def _with_openvino(module: Any, path: Path, inputs: Inputs, manner: _Manner) -> Contestant:
+    """Runs the model by OpenVINO's CPU plugin, tuned for latency."""
+    settings: dict[str, object] = {"NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+    if manner.threads:
+        settings["INFERENCE_NUM_THREADS"] = manner.threads
+    if not manner.own_precision:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
     core = module.Core()
     request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
     for name, array in inputs.items():
@@ -106,16 +122,22 @@ def _with_openvino(
     )
 
 
-def _with_ncnn(
-    module: Any, path: Path, inputs: Inputs, threads: int, folder: Path | None
-) -> Contestant:
+def _with_ncnn(module: Any, path: Path, inputs: Inputs, manner: _Manner) -> Contestant:
     """Runs ncnn on the files that pnnx made of the model, or makes of it now."""
-    with ncnn_files(path, inputs, folder) as files:
-        net = Ncnn(module, files, list(inputs.values()), threads)
+    with ncnn_files(path, inputs, manner.ncnn_models) as files:
+        net = Ncnn(module, files, list(inputs.values()), manner.threads or usable_cores())
     return Contestant("ncnn", net.run, net.outputs)
 
 
-PEERS: Mapping[str, Callable[[Any, Path, Inputs, int, Path | None], Contestant]] = {
+def own_precision(name: str) -> str:
+    """The precision in which a runtime computes a model in f32 on this machine if nobody asks for another one."""
+    if name != "openvino":
+        return "f32"
+    core = import_module(name).Core()
+    return str(core.get_property("CPU", "INFERENCE_PRECISION_HINT").to_string())
+
+
+PEERS: Mapping[str, Callable[[Any, Path, Inputs, _Manner], Contestant]] = {
     "onnxruntime": _with_onnxruntime,
     "openvino": _with_openvino,
     "ncnn": _with_ncnn,

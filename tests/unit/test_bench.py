@@ -2,14 +2,9 @@
 
 import json
 import os
-import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
-from xml.etree.ElementTree import fromstring
 
 import numpy as np
 import onnx
@@ -18,11 +13,10 @@ from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
 from glowpy.benchmark.peers import Contestant
-from glowpy.core.tensor import Array
 from tools import bench, bench_extents, bench_first, bench_opening, bench_threads
-from tools.bench import main, parse, prepare, table
-from tools.bench_page import Others, write_page
-from tools.bench_processors import Processors, shared_cache
+from tools.bench import main, parse, table
+from tools.bench_contestants import CONTESTANTS, Kind, Setting, prepare
+from tools.bench_processors import shared_cache
 from tools.bench_rounds import interleaved, time_once
 from tools.bench_rows import Row, ThreadsRow, geometric_mean
 from tools.bench_subjects import Subject, prepared
@@ -106,49 +100,23 @@ def test_ratio_is_below_one_where_glowpy_is_faster() -> None:
     assert all(len(row) == len(heads) for row in cells)
 
 
-def test_page_and_picture(tmp_path: Path) -> None:
-    path = tmp_path / "speed.md"
-    about, against = {"processor": "a fast one", "clock": "cpu"}, ["onnxruntime", "ncnn"]
-    threads = [ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)]
-    sets = {"x86-64-v2": [], "x86-64-v3": ROWS}
-    batches = {(8, 1): ROWS[:1], (8, 2): ROWS[1:], (32, 1): []}
-    others = Others(threads, "Both are near.", batches, sets)
-    write_page(path, about, ROWS, against, others, rounds=3, seconds=0.5, tolerance=1e-3)
-    text = path.read_text(encoding="utf-8")
-    assert "| processor | a fast one |" in text
-    assert "the median of 3 rounds" in text
-    assert "| bert | 1x4 | 8.00 | 4.00 | 16.00 | 2.00 | 0.50 | 2.00 |" in text
-    assert "| resnet50 | 1x3 | 2.00 | 4.00 | - | 0.50 | - | 0.50 |" in text
-    assert "| **all**, geometric mean |  |  |  |  | 1.00 | 0.50 | 1.00 |" in text
-    assert "* lstm, glowpy: wrong by 1" in text
-    assert "| bert | 4.00 | 2.00 | 2.00 | yes | 16.0 | 15.5 | 1.03 |" in text
-    assert "threads at once. Both are near.\n\n| network |" in text
-    assert "For x86-64-v3:\n\n| network | first input | glowpy ms | openvino ms" in text
-    assert "For x86-64-v2" not in text
-    assert "\n8 images, one thread:\n\n| network | first input | glowpy ms |" in text
-    assert text.index("8 images, one thread") < text.index("8 images, 2 threads")
-    assert "32 images" not in text
-    assert "(speed.svg)" in text
-    tree = fromstring((tmp_path / "speed.svg").read_text(encoding="utf-8"))
-    titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles == ["resnet50, onnxruntime: 2.00", "bert, onnxruntime: 0.50", "bert, ncnn: 2.00"]
-
-
 def test_a_wrong_network_gets_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, row = tmp_path / "small.onnx", Row("small")
     onnx.save(parser.parse_model(MODEL), str(path))
     with prepared(str(path), tmp_path, small=False, keep=True) as subject:
-        assert len(prepare(subject, ["onnxruntime"], None, row)) == 2
+        names = ["glowpy", "onnxruntime"]
+        assert len(prepare(subject, names, Setting(), row)) == 2
         assert row.missing == {}
+        assert row.least["glowpy"] > 0
         wrong = Subject("small", path, subject.inputs, [2 + subject.expected[0]])
-        assert prepare(wrong, ["onnxruntime"], None, row) == []
+        assert prepare(wrong, names, Setting(), row) == []
         assert row.missing == {"glowpy": "wrong by 2", "onnxruntime": "wrong by 2"}
 
-        def broken(path: Path, inputs: dict[str, Array], cpu: str, threads: int) -> Contestant:
+        def broken(subject: Subject, setting: Setting) -> Contestant:
             raise ZeroDivisionError("too small")
 
-        monkeypatch.setattr(bench, "with_glowpy", broken)
-        (contestant,) = prepare(subject, ["onnxruntime"], None, row)
+        monkeypatch.setitem(CONTESTANTS, "glowpy", Kind(broken))
+        (contestant,) = prepare(subject, names, Setting(), row)
         assert contestant.name == "onnxruntime"
         assert row.missing["glowpy"] == "ZeroDivisionError('too small')"
 
@@ -201,9 +169,7 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert all(name in head for name in ThreadsRow.HEADS)
     assert bench_threads.main([*options, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    if used := figures["processors"]:
-        assert min(used["own"], used["other"]) > 0
-        assert f"that processor {used['first']} has written at" in str(Processors(**used))
+    assert not figures["note"] or "has just written at" in figures["note"]
     (row,) = [ThreadsRow(**row) for row in figures["rows"]]
     assert row.same_bits
     assert min(row.one, row.two, row.speedup, row.apart, row.together, row.gain) > 0
@@ -221,39 +187,6 @@ def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:
                 (folder / name).write_text(f"{text}\n")
     largest = {second: shared_cache(3, second, tmp_path) for second in (2, 4, 5, 7, 8)}
     assert largest == {2: "L3 of 8M", 4: "L3 of 8M", 5: "", 7: "L3 of 8M", 8: "L4"}
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
-def test_a_page_has_what_other_processes_measure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[list[str]] = []
-
-    def run(command: list[str], **_: object) -> SimpleNamespace:
-        commands.append(command)
-        threads = ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)
-        row = threads if "tools.bench_threads" in command else ROWS[0]
-        return SimpleNamespace(stdout=json.dumps({"rows": [asdict(row)]}))
-
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(bench, "machine", lambda _: {"processor": "a fast one"})
-    monkeypatch.setattr(bench, "measure", lambda _: ROWS)
-    path = tmp_path / "speed.md"
-    main(["--models", "resnet50,bert", "--write", str(path), "--rounds", "3", "--clock", "cpu"])
-    text = path.read_text(encoding="utf-8")
-    assert text.index("## Two threads") < text.index("For x86-64-v2") < text.index("For x86-64-v3")
-    models = [command[command.index("--models") + 1] for command in commands]
-    assert models == ["resnet50,bert", *["resnet50"] * 5]
-    batches = [command[command.index("--batch") + 1 :] for command in commands[1:4]]
-    assert [more[0] for more in batches] == ["8", "32", "8"]
-    assert batches[2][1:] == ["--threads", "2"]
-    assert text.index("## Two threads") < text.index("32 images, one thread")
-    assert all(command[command.index("--rounds") + 1] == "3" for command in commands)
-
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=""))
-    with pytest.raises(SystemExit, match="bench_threads ended without figures"):
-        main(["--models", "bert", "--write", str(path)])
 
 
 @pytest.mark.parametrize(
@@ -294,19 +227,11 @@ def test_light_networks_take_batches() -> None:
     assert parse(["--batch", "8"]).models == list(NAMES)
 
 
-def test_a_page_is_written_to_a_folder_that_is_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Which is said before anything is measured."""
-    assert main(["--models", "bert", "--write", str(tmp_path / "gone" / "speed.md")]) == 1
-    assert "cannot write there: no folder" in capsys.readouterr().err
-
-
 TOOLS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "bench": (main, ["--against", "onnxruntime", "--models"]),
     "bench_threads": (bench_threads.main, ["--models"]),
     "bench_opening": (bench_opening.main, []),
-    "bench_first": (bench_first.main, []),
+    "bench_first": (bench_first.main, ["--models"]),
     "bench_extents": (lambda argv: bench_extents.main([*argv, "n=1..8", "5"]), []),
 }
 
@@ -356,7 +281,7 @@ def test_files_are_named(tool: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (main, bench_threads.main):
+    for command in (main, bench_threads.main, bench_first.main):
         with pytest.raises(SystemExit):
             command(["--models", "gpt9"])
         assert "no network 'gpt9': expected FILE.onnx, or some of" in capsys.readouterr().err
