@@ -69,7 +69,10 @@ def expect_axes(axes: Sequence[int], rank: int) -> None:
 def accumulable(array: Array) -> Array:
     """The elements as sums are computed: floats in f64, integers and bool as they are."""
     dtype = array.dtype
-    return array.astype(np.float64) if ElemKind.of(dtype).is_float else array
+    wide = np.result_type(
+        dtype, np.float64
+    )  # complex numbers stay: derivatives are tested with them
+    return array.astype(wide) if ElemKind.of(dtype).is_float else array
 
 
 def factors(tensor: Tensor) -> Array:
