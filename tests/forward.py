@@ -162,7 +162,7 @@ def _run_linear(inst: Instruction, result: _Numbers, input: _Numbers, *others: _
 
 def _stepped(value: Callable[..., Array], slope: Callable[..., Array]) -> Callable[[Array], Array]:
     """A function of one real number, of complex ones near it, by its derivative."""
-    return lambda x: value(x.real) + 1j * slope(x.real) * x.imag
+    return lambda x: np.asarray(value(x.real) + 1j * slope(x.real) * x.imag)
 
 
 def _flat(value: Callable[..., Array]) -> Callable[[Array], Array]:
@@ -174,7 +174,7 @@ def _power(base: Array, exponent: Array) -> Array:
     value = np.power(x.real, y.real)
     by_base = np.where(x.imag == 0, 0, y.real * np.power(x.real, y.real - 1) * x.imag)
     by_exponent = np.where(y.imag == 0, 0, value * np.log(x.real) * y.imag)
-    return value + 1j * (by_base + by_exponent)
+    return np.asarray(value + 1j * (by_base + by_exponent))
 
 
 def _sigmoid(x: Array) -> Array:

@@ -9,7 +9,6 @@ Op(
     attrs=[ints("kernels"), ints("strides"), dims("pads"), ints("dilation"), integer("group")],
     quant="numbers",
     channels=("filter", 0, "bias"),
-    no_derivative="not written yet",
 )
 NodeOnly(
     "TransposedConvolution",
@@ -18,5 +17,11 @@ NodeOnly(
     attrs=[ints("kernels"), ints("strides"), ints("begins"), ints("dilation"), integer("group")],
     traits=["typed"],
     channels=("filter", 0, "bias"),
-    no_derivative="not written yet",
+)
+NodeOnly(
+    "FilterGradient",
+    "The gradient of a convolution with respect to its filter, given that of its result: result[o, k, i] sums gradient[n, p, o] * input[n, strides * p + dilation * k - begins, i] over images and pixels.",
+    inputs=["input", "gradient"],
+    attrs=[ints("kernels"), ints("strides"), ints("begins"), ints("dilation"), integer("group")],
+    traits=["typed"],
 )

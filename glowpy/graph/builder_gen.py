@@ -412,6 +412,34 @@ class Builder(ABC):
         }
         return self.create(nodes.TransposedConvolutionNode, name, inputs, attrs, result_type, loc)
 
+    def create_filter_gradient(
+        self,
+        name: str,
+        result_type: Type,
+        input: Operand,
+        gradient: Operand,
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        begins: tuple[int, ...],
+        dilation: tuple[int, ...],
+        group: int,
+        *,
+        loc: Loc | None = None,
+    ) -> nodes.FilterGradientNode:
+        """The gradient of a convolution with respect to its filter, given that of its result: result[o, k, i] sums gradient[n, p, o] * input[n, strides * p + dilation * k - begins, i] over images and pixels."""
+        inputs = (
+            input,
+            gradient,
+        )
+        attrs: dict[str, Attr] = {
+            "kernels": tuple(kernels),
+            "strides": tuple(strides),
+            "begins": tuple(begins),
+            "dilation": tuple(dilation),
+            "group": group,
+        }
+        return self.create(nodes.FilterGradientNode, name, inputs, attrs, result_type, loc)
+
     def create_quantization_profile(
         self,
         name: str,

@@ -59,6 +59,7 @@ __all__ = [
     "ErfNode",
     "ExpNode",
     "ExtentsNode",
+    "FilterGradientNode",
     "FindNode",
     "FloorNode",
     "FourierTransformNode",
@@ -594,7 +595,6 @@ class ConvolutionNode(Node):
         ),
         ("result",),
         frozenset(),
-        no_derivative="not written yet",
         quant=Quantized.NUMBERS,
         channels=Channels("filter", 0, "bias"),
     )
@@ -629,13 +629,43 @@ class TransposedConvolutionNode(Node):
         ),
         ("result",),
         frozenset({Trait.TYPED}),
-        no_derivative="not written yet",
         channels=Channels("filter", 0, "bias"),
     )
 
     input = InputField(0)
     filter = InputField(1)
     bias = InputField(2)
+    kernels = AttrField[tuple[int, ...]]()
+    strides = AttrField[tuple[int, ...]]()
+    begins = AttrField[tuple[int, ...]]()
+    dilation = AttrField[tuple[int, ...]]()
+    group = AttrField[int]()
+
+
+@final
+class FilterGradientNode(Node):
+    """The gradient of a convolution with respect to its filter, given that of its result: result[o, k, i] sums gradient[n, p, o] * input[n, strides * p + dilation * k - begins, i] over images and pixels.
+
+    Declared in classgen/specs/conv.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "filter_gradient",
+        ("input", "gradient"),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("strides", "ints"),
+            AttrSpec("begins", "ints"),
+            AttrSpec("dilation", "ints"),
+            AttrSpec("group", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED}),
+    )
+
+    input = InputField(0)
+    gradient = InputField(1)
     kernels = AttrField[tuple[int, ...]]()
     strides = AttrField[tuple[int, ...]]()
     begins = AttrField[tuple[int, ...]]()
@@ -3225,6 +3255,7 @@ NODES: tuple[type[Node], ...] = (
     LoopNode,
     ConvolutionNode,
     TransposedConvolutionNode,
+    FilterGradientNode,
     QuantizationProfileNode,
     AddNode,
     SubNode,

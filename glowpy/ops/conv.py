@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.shape import is_same, is_same_shape
 from glowpy.core.tensor import Tensor
@@ -15,15 +16,15 @@ from glowpy.core.type import Type
 from glowpy.core.window import Windows, windowed_shape
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
-from glowpy.graph.node import Operand
-from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
+from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.graph.nodes_gen import ConvolutionNode, FilterGradientNode, TransposedConvolutionNode
 from glowpy.graph.verifier import verify
 from glowpy.graph.work import largest_count, macs
 from glowpy.ir.insts_gen import ConvolutionInst
 from glowpy.lower import lower
-from glowpy.ops.operands import as_stored, expect_numbers, expect_same_kind, factors
-from glowpy.support.errors import UserError
-from glowpy.support.symbolic import Dim, ceil_div, greatest, least, lowest
+from glowpy.ops.operands import as_stored, expect_floats, expect_numbers, expect_same_kind, factors
+from glowpy.support.errors import UnsupportedError, UserError
+from glowpy.support.symbolic import Dim, ceil_div, greatest, least, lowest, product, static
 
 __all__: list[str] = []
 
@@ -204,6 +205,160 @@ def _phase_result(
     )  # fmt: skip
 
 
+# Gradients.
+
+
+@verify(FilterGradientNode)
+def _verify_filter_gradient(n: FilterGradientNode) -> Iterator[str]:
+    input, gradient, rank = n.input.type, n.gradient.type, n.input.type.rank - 2
+    expect_floats("input", input)
+    expect_same_kind(input, gradient=gradient, result=n.type)
+    if not 1 <= rank <= 3 or gradient.rank != input.rank:
+        yield f"expected an input and a gradient with 1 to 3 spatial dimensions, got {input} and {gradient}"
+        return
+    lists = {"kernels": n.kernels, "strides": n.strides, "begins": n.begins, "dilation": n.dilation}
+    for name, sizes in lists.items():
+        if len(sizes) != rank or (name != "begins" and min(sizes) < 1):
+            yield f"{name}: expected {rank} numbers of at least 1, got {list(sizes)}"
+            return
+    if not is_same(input.shape[0], gradient.shape[0]):
+        yield f"expected as many images in input and gradient, got {input} and {gradient}"
+    _check_filter(input, n.type, n.kernels, n.group)
+    if not is_same(n.type.shape[0], gradient.shape[-1]):
+        yield f"expected a result of {gradient.shape[-1]} outputs, got {n.type}"
+
+
+@macs(FilterGradientNode)
+def _filter_gradient_macs(n: FilterGradientNode) -> int:
+    return largest_count((*n.gradient.type.shape, *n.type.shape[1:]))
+
+
+@lower(FilterGradientNode)
+def _lower_filter_gradient(f: Function, n: FilterGradientNode) -> Operand:
+    """A product over the pixels for each tap, of the part of the input that meets it."""
+    images, *pixels, outputs = n.gradient.type.shape
+    channels = n.input.type.shape[-1]
+    geometry = zip(n.input.type.shape[1:-1], pixels, n.kernels, strict=True)
+    steps = zip(n.strides, n.dilation, n.begins, strict=True)
+    ends = [
+        stride * (count - 1) + dilation * (kernel - 1) + 1 - size - begin
+        for (size, count, kernel), (stride, dilation, begin) in zip(geometry, steps, strict=True)
+    ]
+    padded = f.create_pad(n.name, n.input, (0, *n.begins, 0, 0, *ends, 0), 0.0)
+
+    def grouped(value: Operand, depth: Dim, shuffle: tuple[int, ...]) -> Operand:
+        """A matrix for each group, of pixels and channels."""
+        count = product((images, *pixels))
+        rows = n.type.with_shape((count, n.group, depth // n.group))
+        return f.create_transpose(n.name, f.create_reshape(n.name, rows, value), shuffle)
+
+    flow = grouped(n.gradient, outputs, (1, 0, 2))
+    taps: list[Operand] = []
+    for tap in np.ndindex(*n.kernels):
+        starts = (0, *(at * step for at, step in zip(tap, n.dilation, strict=True)), 0)
+        met = n.input.type.with_shape((images, *pixels, channels))
+        part = f.create_slice(n.name, met, padded, starts, (1, *n.strides, 1))
+        sums = f.create_mat_mul(n.name, grouped(part, channels, (1, 2, 0)), flow)
+        shape = n.type.with_shape((n.group, 1, channels // n.group, outputs // n.group))
+        taps.append(f.create_reshape(n.name, shape, sums))
+    whole = f.create_transpose(n.name, f.create_concat(n.name, taps, 1), (0, 3, 1, 2))
+    return f.create_reshape(n.name, n.type, whole)
+
+
+def _exchanged(f: Function, name: str, filter: NodeValue, group: int) -> Operand:
+    """A filter whose outputs and input channels have changed places within each group."""
+    outputs, *kernels, channels = filter.type.shape
+    apart = filter.type.with_shape((group, outputs // group, *kernels, channels))
+    shuffle = (0, len(kernels) + 2, *range(2, len(kernels) + 2), 1)
+    turned = f.create_transpose(name, f.create_reshape(name, apart, filter), shuffle)
+    joined = filter.type.with_shape((group * channels, *kernels, outputs // group))
+    return f.create_reshape(name, joined, turned)
+
+
+def _no_bias(f: Function, name: str, like: Type, outputs: Dim) -> Operand:
+    return f.create_splat(name, like.with_shape((outputs,)), 0.0)
+
+
+def _begins(n: ConvolutionNode) -> tuple[int, ...]:
+    """The pads before the first element. Raises UnsupportedError where they depend on open dimensions."""
+    begins = n.pads[: len(n.kernels)]
+    if not all(isinstance(begin, int) for begin in begins):
+        raise UnsupportedError(
+            f"convolution %{n.name} has no derivative: its pads depend on open dimensions",
+            loc=n.loc,
+        )
+    return static(begins)
+
+
+@derivative(ConvolutionNode)
+def _differentiate_convolution(
+    f: Function, n: ConvolutionNode, g: NodeValue
+) -> list[Operand | None]:
+    begins, others = _begins(n), tuple(range(n.type.rank - 1))
+    window = (n.kernels, n.strides, begins, n.dilation, n.group)
+    nothing = _no_bias(f, n.name, n.type, n.input.type.shape[-1])
+    exchanged = _exchanged(f, n.name, n.filter, n.group)
+    total = f.create_reduce_add(n.name, g, others)
+    return [
+        f.create_transposed_convolution(n.name, n.input.type, g, exchanged, nothing, *window),
+        f.create_filter_gradient(n.name, n.filter.type, n.input, g, *window),
+        f.create_reshape(n.name, n.bias.type, total),
+    ]
+
+
+def _as_convolution(
+    f: Function,
+    n: TransposedConvolutionNode | FilterGradientNode,
+    input: Operand,
+    filter: Operand,
+    pixels: Sequence[Dim],
+) -> Operand:
+    """The convolution of an input by a filter over the windows of a node, as many as there are `pixels`."""
+    type, outputs = value_of(input).type, value_of(filter).type.shape[0]
+    ends = [
+        stride * (count - 1) + dilation * (kernel - 1) + 1 - size - begin
+        for count, kernel, stride, dilation, size, begin in zip(
+            pixels, n.kernels, n.strides, n.dilation, type.shape[1:-1], n.begins, strict=True
+        )
+    ]
+    padded = f.create_pad(n.name, input, (0, *n.begins, 0, 0, *ends, 0), 0.0)
+    nothing, pads = _no_bias(f, n.name, type, outputs), (0,) * (2 * len(n.kernels))
+    return f.create_convolution(
+        n.name, padded, filter, nothing, n.kernels, n.strides, pads, n.dilation, n.group
+    )
+
+
+@derivative(TransposedConvolutionNode)
+def _differentiate_transposed_convolution(
+    f: Function, n: TransposedConvolutionNode, g: NodeValue
+) -> list[Operand | None]:
+    """The convolution that it is the gradient of."""
+    exchanged = _exchanged(f, n.name, n.filter, n.group)
+    by_filter = f.create_filter_gradient(
+        n.name, value_of(exchanged).type, g, n.input,
+        n.kernels, n.strides, n.begins, n.dilation, n.group,
+    )  # fmt: skip
+    total = f.create_reduce_add(n.name, g, tuple(range(n.type.rank - 1)))
+    return [
+        _as_convolution(f, n, g, exchanged, n.input.type.shape[1:-1]),
+        _exchanged(f, n.name, by_filter.result, n.group),
+        f.create_reshape(n.name, n.bias.type, total),
+    ]
+
+
+@derivative(FilterGradientNode)
+def _differentiate_filter_gradient(
+    f: Function, n: FilterGradientNode, g: NodeValue
+) -> list[Operand | None]:
+    """It is linear in both operands; `g` takes the place of the filter."""
+    nothing = _no_bias(f, n.name, n.type, n.input.type.shape[-1])
+    by_input = f.create_transposed_convolution(
+        n.name, n.input.type, n.gradient, _exchanged(f, n.name, g, n.group), nothing,
+        n.kernels, n.strides, n.begins, n.dilation, n.group,
+    )  # fmt: skip
+    return [by_input, _as_convolution(f, n, n.input, g, n.gradient.type.shape[1:-1])]
+
+
 @interpret(ConvolutionInst)
 def _convolution(
     result: Tensor,
@@ -230,6 +385,6 @@ def _convolution(
         # Channels last, so that the copy reads and writes runs of them.
         columns = np.moveaxis(view, len(counts), -1).reshape(pixels, taps, group, depth)
         columns = columns.transpose(2, 0, 1, 3).reshape(group, pixels, taps * depth)
-        product = np.matmul(columns, weights.transpose(0, 2, 1))
-        sums = product.transpose(1, 0, 2).reshape(*counts, outputs) + factors(bias)
+        products = np.matmul(columns, weights.transpose(0, 2, 1))
+        sums = products.transpose(1, 0, 2).reshape(*counts, outputs) + factors(bias)
         result.array[image] = as_stored(sums, result.type.kind)

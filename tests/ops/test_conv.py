@@ -12,7 +12,7 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
-from glowpy.graph.nodes_gen import ConvolutionNode, TransposedConvolutionNode
+from glowpy.graph.nodes_gen import ConvolutionNode, FilterGradientNode, TransposedConvolutionNode
 from tests.ops.harness import (
     FLOATS,
     Case,
@@ -209,6 +209,44 @@ def _spread_cases(kind: ElemKind, constants: frozenset[int]) -> Iterator[Case]:
         )  # fmt: skip
 
 
+def _filter_sums(geometry: Geometry, x: Array, flow: Array) -> Array:
+    """The sums over images and pixels of what meets each tap, in f64."""
+    attrs, rank = geometry.attrs, len(geometry.image)
+    pads: tuple[int, ...] = attrs["pads"]  # type: ignore[assignment]
+    spatial = list(zip(pads[:rank], pads[rank:], strict=True))
+    wide = np.pad(x.astype(np.float64), [(0, 0), *spatial, (0, 0)])
+    grouped = flow.astype(np.float64).reshape(*flow.shape[:-1], geometry.group, -1)
+    result = np.zeros((geometry.outputs, *geometry.kernels, geometry.channels // geometry.group))
+    steps = list(zip(attrs["strides"], attrs["dilation"], flow.shape[1:-1], strict=True))  # type: ignore[call-overload]
+    for tap in np.ndindex(*geometry.kernels):
+        box = tuple(
+            slice(at * step, at * step + stride * (count - 1) + 1, stride)
+            for at, (stride, step, count) in zip(tap, steps, strict=True)
+        )
+        met = wide[(slice(None), *box)].reshape(*flow.shape[:-1], geometry.group, -1)
+        last = (met.reshape(-1, *met.shape[-2:]), grouped.reshape(-1, *grouped.shape[-2:]))
+        sums = np.einsum("pgi,pgo->goi", *last)
+        result[(slice(None), *tap)] = sums.reshape(geometry.outputs, -1)
+    return result
+
+
+def _filter_gradient_cases(kind: ElemKind) -> Iterator[Case]:
+    for geometry in (GEOMETRIES[i] for i in (5, 6, 8, 10, 12, 15)):
+        arrays = geometry.arrays(kind)
+        flow = normal_array(kind, _expected(arrays, geometry).shape, 4)
+        expected = _filter_sums(geometry, arrays[0], flow)
+        attrs = {key: value for key, value in geometry.attrs.items() if key != "pads"}
+        attrs["begins"] = geometry.attrs["pads"][: len(geometry.image)]  # type: ignore[index]
+        terms = geometry.batch * math.prod(flow.shape[1:-1])
+        yield Case(
+            [arrays[0], flow],
+            [expected],
+            attrs,
+            Type(kind, expected.shape),
+            sum_tolerance(kind, terms),
+        )
+
+
 KINDS = (*FLOATS, ElemKind.I8, ElemKind.I32)
 ROWS = [
     Row(ConvolutionNode, KINDS, lambda kind: _cases(kind, frozenset())),
@@ -234,6 +272,7 @@ ROWS = [
         lambda kind: _spread_cases(kind, frozenset({1, 2})),
         title="transposed convolution of constants",
     ),
+    Row(FilterGradientNode, FLOATS, _filter_gradient_cases),
 ]
 
 
