@@ -129,7 +129,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=usable_core,
         help="the core for one thread; the last one if left out",
     )
-    say("--keep", type=Path, help="a folder for the networks' files, which stay")
+    say("--keep", type=Path, help="a folder for the networks, which stay and are taken again")
     say("--write", type=output_file, help="a page of Markdown to write, with figures beside it")
     say("--only", type=names_of, help="sections to measure: some of " + ", ".join(SECTIONS))
     say("--json", action="store_true")

@@ -37,6 +37,9 @@ TABLE = (
 )
 """Every network that is timed if none is named."""
 
+_FED, _COMPUTED = "fed ", "computed "
+"""How names of arrays begin in files that are kept."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -86,20 +89,45 @@ def prepared(
         name: One of TABLE, or an ONNX file.
         folder: Where its file is written.
         small: Whether an export is as small as in tests.
-        keep: Whether the file stays there.
+        keep: Whether the file stays there, with its inputs and outputs beside it, and what lies there is taken.
         batch: How many images a light network computes.
     """
     if name.endswith(".onnx"):
         yield _file(Path(name).stem, Path(name))
         return
+    folder = folder.joinpath(*["small"] * small, *[f"batch{batch}"] * (batch > 1))
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name.replace(' ', '-')}.onnx"
+    arrays = path.with_suffix(".npz")
+    if keep and path.is_file() and arrays.is_file():
+        yield _kept(name, path, arrays)
+        return
     if name in NAMES:
         onnx.save(batched(initialised(name), batch), path)
-        yield _file(name, path)
+        subject = _file(name, path)
     else:
-        yield _export(name, path, small=small)
+        subject = _export(name, path, small=small)
+    if keep:
+        _keep(subject, arrays)
+    yield subject
     if not keep:
         path.unlink()
+
+
+def _keep(subject: Subject, path: Path) -> None:
+    """Writes what a network is fed and has to compute."""
+    inputs = {f"{_FED}{name}": array for name, array in subject.inputs.items()}
+    outputs = {f"{_COMPUTED}{index:04}": array for index, array in enumerate(subject.expected)}
+    np.savez(path, allow_pickle=False, **inputs, **outputs)
+
+
+def _kept(name: str, file: Path, path: Path) -> Subject:
+    """A network whose file and arrays lie there already."""
+    with np.load(path) as arrays:
+        fed = [key for key in arrays.files if key.startswith(_FED)]
+        inputs = {key.removeprefix(_FED): arrays[key] for key in fed}
+        expected = [arrays[key] for key in sorted(set(arrays.files) - set(fed))]
+    return Subject(name, file, inputs, expected)
 
 
 def _file(name: str, path: Path) -> Subject:

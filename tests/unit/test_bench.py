@@ -121,6 +121,21 @@ def test_a_wrong_network_gets_no_figure(tmp_path: Path, monkeypatch: pytest.Monk
         assert row.missing["glowpy"] == "ZeroDivisionError('too small')"
 
 
+def test_networks_that_are_kept_are_taken_again(tmp_path: Path) -> None:
+    with prepared("squeezenet", tmp_path, small=False, keep=True, batch=2) as first:
+        made = first.path.stat().st_mtime_ns
+    with prepared("squeezenet", tmp_path, small=False, keep=True, batch=2) as second:
+        assert second.path.stat().st_mtime_ns == made
+        assert second.name == first.name
+        assert second.inputs.keys() == first.inputs.keys()
+        for before, after in zip(
+            (*first.inputs.values(), *first.expected),
+            (*second.inputs.values(), *second.expected),
+            strict=True,
+        ):
+            assert np.array_equal(before, after)
+
+
 @pytest.mark.parametrize("name", ["lstm", pytest.param("gpt2 prefill", marks=pytest.mark.slow)])
 def test_exports_are_written_and_timed(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
@@ -129,7 +144,7 @@ def test_exports_are_written_and_timed(name: str, tmp_path: Path) -> None:
     (row,) = bench.measure(parse([*options, "--seconds", "0", "--keep", str(tmp_path)]))
     assert not row.missing
     assert row.rounds.keys() == {"glowpy", "onnxruntime"}
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.rglob("*.onnx")
     dims = [d for i in onnx.load(file).graph.input for d in i.type.tensor_type.shape.dim]
     assert all(dim.HasField("dim_value") for dim in dims)
 
