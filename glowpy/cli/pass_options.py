@@ -129,7 +129,7 @@ class PassOptions:
         """The same where every pass runs by itself, and has been looked at."""
         ctx = context(self.on(options))
         if self.explain:
-            ctx.explain = lambda reason: click.echo(reason, err=True)
+            ctx.explain = _Once()
         if self.print_before:
             ctx.before_pass = self._print_before
         if self.print_after:
@@ -164,6 +164,18 @@ class PassOptions:
     def _print_rewritten(self, name: str, node: str, f: Function) -> None:
         if name in self.print_after:
             _print(f"after {name} of %{node}", f)
+
+
+class _Once:
+    """Prints lines on standard error, each the first time: passes that run again refuse the same nodes."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            click.echo(line, err=True)
 
 
 def _members(step: object) -> list[str]:
@@ -222,7 +234,9 @@ def pass_options() -> Callable[[F], F]:
             help="Print the function after this pass on standard error.",
         ),
         click.option("--time-passes", is_flag=True, help="Print the time of each pass and stage."),
-        click.option("--explain", is_flag=True, help="Print why rewrites did not apply."),
+        click.option(
+            "--explain", is_flag=True, help="Print which rewrites did not apply, and why."
+        ),
         click.option(
             "--pipeline",
             default="",

@@ -216,10 +216,10 @@ class Rewriter:
 
     @property
     def reasons(self) -> list[str]:
-        """Why rules did not apply to what is in the function now, each time with the node's name."""
+        """Why rules did not apply to what is in the function now, each time with the names of node and pass."""
         return [
-            f"%{node.name}: {reason}"
-            for (node, _), reasons in self._refusals.items()
+            f"%{node.name}: {reason} ({self._owners[self._rules[type(node)][position][0]].name})"
+            for (node, position), reasons in self._refusals.items()
             if node in self._f
             for reason in reasons
         ]

@@ -227,8 +227,10 @@ class LowerQuantizedPass(RewritePass):
     @rule
     def product(self, f: Function, n: Product, why: Why) -> Replacement:
         """Exact sums, rescaled."""
+        if n.type.quant is None:
+            return None
         if not is_quantized_arithmetic(n):
-            return why.no("it is not quantized, or the sums themselves are wanted")
+            return why.no("the sums themselves are wanted")
         data, weights = n.inputs[0].type, n.inputs[1].type
         exact = sum_type(data, weights, columns_of(n), n.type.shape)
         sums = f.create(type(n), n.name, n.inputs, n.attrs, exact)
@@ -239,8 +241,9 @@ class LowerQuantizedPass(RewritePass):
         self, f: Function, n: AvgPoolNode | ReduceAddNode | ReduceMeanNode, why: Why
     ) -> Replacement:
         """Exact sums, rescaled; those of a mean by the number of elements, too: fewer at the edges of an image."""
+        del why
         if n.type.quant is None:
-            return why.no("it is not quantized")
+            return None
         if not _has_sum(n, n.input.type):
             raise _no_form(n, "so few integers that i32 holds their sum")
         sums, offset, ratio = _pooled(f, n) if isinstance(n, AvgPoolNode) else _summed(f, n)
@@ -252,8 +255,9 @@ class LowerQuantizedPass(RewritePass):
     @rule
     def normalization(self, f: Function, n: BatchNormalizationNode, why: Why) -> Replacement:
         """Steps times a factor for each channel, plus a number of steps of the result, both computed in f64."""
+        del why
         if n.type.quant is None:
-            return why.no("it is not quantized")
+            return None
         if not has_integer_form(n, [n.input.type]):
             what = "integers of 8 or 16 bits, quantized as a whole, and known statistics"
             raise _no_form(n, what)
@@ -269,8 +273,9 @@ class LowerQuantizedPass(RewritePass):
     @rule
     def layer_norm(self, f: Function, n: LayerNormalizationNode, why: Why) -> Replacement:
         """Lowers to exact sums of integers and of their squares; root and inverse are rounded as IEEE 754 says."""
+        del why
         if n.type.quant is None:
-            return why.no("it is not quantized")
+            return None
         if not has_integer_form(n, [n.input.type]):
             what = f"at most {_LARGEST_NORM} integers of 8 or 16 bits, quantized as a whole"
             raise _no_form(n, f"{what}, and a known scale and bias")
@@ -290,8 +295,9 @@ class LowerQuantizedPass(RewritePass):
     @rule
     def softmax(self, f: Function, n: SoftmaxNode, why: Why) -> Replacement:
         """Powers of the distances below the largest element, as integers from a table, over their exact sum."""
+        del why
         if n.type.quant is None:
-            return why.no("it is not quantized")
+            return None
         if not has_integer_form(n, [n.input.type]):
             what = f"integers of 16 bits, or at most {_LONGEST_SOFTMAX} of 8, quantized as a whole"
             raise _no_form(n, what)
@@ -305,10 +311,10 @@ class LowerQuantizedPass(RewritePass):
     @rule
     def sum(self, f: Function, n: AddNode | SubNode, why: Why) -> Replacement:
         """Rounds a sum of scaled numbers by itself: a fused product and sum of the processor would give other bits."""
-        if n.type.kind is not ElemKind.F32 or n.type.quant is not None:
+        del why
+        is_float = n.type.kind is ElemKind.F32 and n.type.quant is None
+        if not is_float or not any(_is_scaled(value) for value in n.inputs):
             return None
-        if not any(_is_scaled(value) for value in n.inputs):
-            return why.no("no product that is rounded by itself comes before it")
         rhs = n.rhs if isinstance(n, AddNode) else f.create_neg(f"{n.name}_less", n.rhs)
         return f.create_uncontracted_add(n.name, n.lhs, rhs)
 
@@ -317,8 +323,9 @@ class LowerQuantizedPass(RewritePass):
     )
     def elementwise(self, f: Function, n: Node, why: Why) -> Replacement:
         """Dequantized operands, the operator, the reciprocal of the result's scale; or a table."""
+        del why
         if n.type.quant is None:
-            return why.no("it is not quantized")
+            return None
         if not isinstance(n, _EXACT):
             return _looked_up(f, n)
         numbers = [_numbers(f, n, value) for value in n.inputs]
