@@ -84,7 +84,7 @@ class PassContext:
         self, step: Stepping, rule: str, f: Function, nodes: Sequence[Node], place: Place
     ) -> None:
         """Takes note of a rewrite that was applied: see `Steps.rewritten`."""
-        self.steps.rewritten(step.name, rule, f, nodes, place)
+        self.steps.rewritten(step, rule, f, nodes, place)
         if self.after_rewrite is not None:
             self.after_rewrite(step.name, nodes[0].name, f)
 
@@ -179,7 +179,7 @@ def _run_step(step: Pass[T], f: T, ctx: PassContext) -> bool:
         changed = step.run(f, ctx)
     ctx.runs[step.name] += 1
     if changed and not isinstance(step, RewritePass):  # whose rewrites are steps
-        ctx.steps.passed(step.name, f, before)
+        ctx.steps.passed(step, f, before)
     if ctx.verify_each:
         _verify(f)
     if ctx.after_pass is not None:

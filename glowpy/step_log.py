@@ -1,9 +1,8 @@
-"""Steps: the changes of one compilation, numbered; which of them may happen, and what became of every node.
+"""Steps: the changes of one compilation; which of them may happen, and what became of every node.
 
 A step is a pass that changed something, a rewrite that was applied, or the translation of a function into
-instructions (`irgen`). `PassContext.allows` asks whether the next one
-may happen, so a compilation can stop after any number of them: what is left out then are passes and rewrites that make
-code better, never those without which there is no code.
+instructions (`irgen`). Those without which there is no code always happen. The others, which make code better, have
+numbers: `PassContext.allows` asks whether the next one may happen, so a compilation can stop after any number of them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, NodeValue, Use
-from glowpy.graph.rewrite import Place
+from glowpy.graph.rewrite import Place, Stepping
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import ViewInst
 from glowpy.ir.irfunction import IRFunction
@@ -43,7 +42,7 @@ class Step:
     """One change of a function.
 
     Attributes:
-        number: Counted from 1 over a whole compilation.
+        number: Counted from 1 over a whole compilation; None for one that always happens.
         name: The pass.
         rule: The rule of a rewrite pass that was applied; empty for a whole pass.
         function: The function that was changed.
@@ -53,7 +52,7 @@ class Step:
         is_ir: Whether the function is one over buffers.
     """
 
-    number: int
+    number: int | None
     name: str
     rule: str
     function: str
@@ -73,10 +72,10 @@ class Steps:
     """Permission for steps, the number of those that have happened, and on demand a record of them.
 
     Attributes:
-        last: The number of the last step that may happen; None if all may. Required passes always do.
+        last: The number of the last step that may happen; None if all may.
         disabled: Passes that may not run, by name.
         recorded: Whether `log` is kept.
-        count: How many steps have happened.
+        count: How many steps with a number have happened.
         log: They themselves.
     """
 
@@ -103,37 +102,43 @@ class Steps:
         """How things are before a pass, if that is to be recorded."""
         return Snapshot(f) if self.recorded else None
 
-    def passed(self, name: str, f: Function | IRFunction, before: Snapshot | None) -> None:
-        """Counts a pass that has changed a function."""
-        self.count += 1
+    def passed(self, step: Stepping, f: Function | IRFunction, before: Snapshot | None) -> None:
+        """Takes note of a pass that has changed a function."""
+        number = self._number(step)
         if before is not None:
             changes = tuple(before.changes())
             is_ir = isinstance(f, IRFunction)
-            self.log.append(Step(self.count, name, "", f.name, "", "", changes, is_ir))
+            self.log.append(Step(number, step.name, "", f.name, "", "", changes, is_ir))
 
     def rewritten(
-        self, name: str, rule: str, f: Function, nodes: Sequence[Node], place: Place
+        self, step: Stepping, rule: str, f: Function, nodes: Sequence[Node], place: Place
     ) -> None:
-        """Counts a rewrite: gone or changed are `nodes`, the one it was applied to and what only that read."""
-        self.count += 1
+        """Takes note of a rewrite: gone or changed are `nodes`, the one it was applied to and what only that read."""
+        number = self._number(step)
         if not self.recorded:
             return
         root = nodes[0]
         successors = tuple(computing(place.value, place.created))
         changes = tuple(Change(n.name, n.SCHEMA.mnemonic, successors) for n in nodes)
         origin = root.loc.node
-        self.log.append(Step(self.count, name, rule, f.name, root.name, origin, changes))
+        self.log.append(Step(number, step.name, rule, f.name, root.name, origin, changes))
 
     def translated(self, f: Function, ir: IRFunction) -> None:
-        """Counts the step from a graph to instructions, which have the names of nodes."""
-        self.count += 1
+        """Takes note of the step from a graph to instructions, which have the names of nodes."""
         if self.recorded:
             names = {inst.name for inst in _named(ir)}
             changes = tuple(
                 Change(n.name, n.SCHEMA.mnemonic, (n.name,) if n.name in names else ())
                 for n in f.topological()
             )
-            self.log.append(Step(self.count, "irgen", "", f.name, "", "", changes))
+            self.log.append(Step(None, "irgen", "", f.name, "", "", changes))
+
+    def _number(self, step: Stepping) -> int | None:
+        """The number of a step that has happened."""
+        if step.is_required:
+            return None
+        self.count += 1
+        return self.count
 
 
 def computing(value: NodeValue, created: Collection[Node]) -> list[str]:

@@ -71,8 +71,8 @@ def history(options: HistoryOptions) -> None:
 
     MODEL is an .onnx file or .glow text. NODE is a node of the model, which may be several of the graph, or one of
     those, as glowpy dump or the list of steps shows them: the steps that changed it are listed, and the run of the
-    program that computes it. Without NODE, all steps of the compilation are listed; --stop-after N leaves out those
-    after step N.
+    program that computes it. Without NODE, all steps of the compilation are listed. --stop-after N, here and in other
+    verbs, leaves out those whose number is above N, and no other number changes. Those without a number always happen.
 
     Examples:
       glowpy history model.onnx
@@ -104,7 +104,7 @@ def _show_steps(stages: Compilation, *, as_json: bool) -> None:
         return
     rows = [
         [
-            str(step.number),
+            _number(step),
             step.title,
             f"@{step.function}",
             step.node and f"%{step.node}",
@@ -114,6 +114,10 @@ def _show_steps(stages: Compilation, *, as_json: bool) -> None:
         for step in steps
     ]
     print_table("", [">step", "pass", "in", "at", "of the model's", "what became of what"], rows)
+
+
+def _number(step: Step) -> str:
+    return str(step.number or "always")
 
 
 def _summary(step: Step) -> str:
@@ -134,7 +138,7 @@ def _names(names: Sequence[str]) -> str:
 def _show(part: History) -> None:
     click.echo(f"%{part.name}: {part.operator} in @{part.function}{_origin(part.origin)}")
     rows = [
-        [str(event.step.number), event.step.title, _was(event), _names(event.successors)]
+        [_number(event.step), event.step.title, _was(event), _names(event.successors)]
         for event in part.events
     ]
     print_table("", [">step", "pass", "was", "is"], rows)
@@ -162,7 +166,8 @@ def _outcome(part: History) -> Iterator[str]:
         yield f"%{name} is a constant of the program"
     if part.removed_by is not None:
         step = part.removed_by.step
-        yield f"removed by step {step.number}, {step.title}: nothing reads it"
+        number = f"step {step.number}, " if step.number else ""
+        yield f"removed by {number}{step.title}: nothing reads it"
     elif not (part.runs or part.views or part.constants):
         yield f"{_names(part.names)}: known while compiling, and part of what was made of it"
 
@@ -193,7 +198,7 @@ def _figures(stages: Compilation, node: str) -> Iterator[dict[str, object]]:
             ],
             "views": list(part.views),
             "constants": list(part.constants),
-            "removed_by": None if removed is None else removed.step.number,
+            "removed_by": None if removed is None else _step_figures(removed.step),
         }
 
 

@@ -208,7 +208,7 @@ def pass_options() -> Callable[[F], F]:
             "--stop-after",
             type=click.IntRange(0),
             metavar="N",
-            help="Leave out optimizations after N steps; results stay correct.",
+            help="Leave out optimizations after number N (see history); results stay correct.",
         ),
         click.option(
             "--disable-pass",
