@@ -81,7 +81,9 @@ class _Tangents:
     def before(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Keeps the operands, complex where they are floats."""
         self._operands = {
-            name: array + STEP * 1j * self.of(array) if array.dtype == np.float64 else array.copy()
+            name: np.array(
+                array + STEP * 1j * self.of(array) if array.dtype == np.float64 else array
+            )
             for name, array in operands.items()
         }
 

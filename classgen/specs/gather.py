@@ -22,14 +22,13 @@ Op(
     traits=["typed", "codes"],
     kernel={"input": WIDTHS},
     mixed={width: {"start": "i64"} for width in WIDTHS},
-    no_derivative="there is no operator yet that adds up elements by index",
 )
 
 
 _SCATTERED = f"A matrix with other rows, whose i64 indices are given: {_PLACES}."
 
 
-def _scatter(name: str, what: str, kinds: tuple[str, ...], *, traits: tuple[str, ...] = (), no_derivative: str = "") -> None:
+def _scatter(name: str, what: str, kinds: tuple[str, ...], *, traits: tuple[str, ...] = ()) -> None:
     Op(
         name,
         f"{_SCATTERED} {what}",
@@ -37,12 +36,11 @@ def _scatter(name: str, what: str, kinds: tuple[str, ...], *, traits: tuple[str,
         traits=traits,
         kernel={"input": kinds},
         mixed={kind: {"indices": "i64"} for kind in kinds},
-        no_derivative=no_derivative,
     )
 
 
-_scatter("Scatter", "The last update of a row is what it becomes.", WIDTHS, traits=("codes",), no_derivative="which update of a row is the last is not known before")
+_scatter("Scatter", "The last update of a row is what it becomes.", WIDTHS, traits=("codes",))
 _scatter("ScatterAdd", "Updates are added to the rows, in order.", NUMBERS)
-_scatter("ScatterMul", "Rows are multiplied by the updates, in order.", NUMBERS, no_derivative="not written yet")
-_scatter("ScatterMax", "A row becomes the larger of itself and its updates; NaN if one is NaN.", NUMBERS, no_derivative="not written yet")
-_scatter("ScatterMin", "A row becomes the smaller of itself and its updates; NaN if one is NaN.", NUMBERS, no_derivative="not written yet")
+_scatter("ScatterMul", "Rows are multiplied by the updates, in order.", NUMBERS)
+_scatter("ScatterMax", "A row becomes the larger of itself and its updates; NaN if one is NaN.", NUMBERS)
+_scatter("ScatterMin", "A row becomes the smaller of itself and its updates; NaN if one is NaN.", NUMBERS)

@@ -22,5 +22,4 @@ Op(
     inputs=["input"],
     scratches=["work"],
     kernel={"input": FLOATS},
-    no_derivative="not written yet",
 )

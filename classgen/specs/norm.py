@@ -30,7 +30,6 @@ Op(
     attrs=[integer("size"), real("alpha"), real("beta"), real("k")],
     traits=[],
     kernel={"input": ("f32", "f64")},
-    no_derivative="not written yet",
 )
 Op("Softmax", "exp(input - max) / sum of the same, along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, quant="numbers", strided=["result", "input"], algebra=Algebra(bounds=(0.0, 1.0)))
 Op("LogSoftmax", "The logarithm of softmax along dimension `axis`.", inputs=["input"], attrs=[integer("axis")], traits=["inplace", "axes"], kernel={"input": ("f32", "f64")}, strided=["result", "input"])

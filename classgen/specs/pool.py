@@ -4,7 +4,7 @@ from classgen.dsl import FLOATS, Op, dims, flag, ints
 
 _WINDOW = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation"), flag("ceil")]
 
-Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8", "i16")}, quant="same", strided=["result", "input"], no_derivative="not written yet")
+Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8", "i16")}, quant="same", strided=["result", "input"])
 Op(
     "MaxPoolWithArgmax",
     "The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial.",
@@ -15,7 +15,6 @@ Op(
     kernel={"input": (*FLOATS, "i8", "u8"), "argmax": ("i64",)},
     quant="same",
     plain=["argmax"],
-    no_derivative="not written yet",
 )
 Op(
     "AvgPool",
@@ -26,7 +25,6 @@ Op(
     kernel={"input": FLOATS},
     quant="numbers",
     strided=["result", "input"],
-    no_derivative="not written yet",
 )
 Op(
     "SumPool",

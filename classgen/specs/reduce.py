@@ -28,5 +28,4 @@ Op(
     attrs=[integer("axis"), flag("exclusive"), flag("reverse")],
     traits=["axes", "inplace"],
     kernel={"input": NUMBERS},
-    no_derivative="not written yet",
 )

@@ -40,7 +40,6 @@ Op(
     scratches=["memory"],
     kernel={"input": NUMBERS},
     mixed={kind: {"indices": "i64", "memory": "i64"} for kind in NUMBERS},
-    no_derivative="not written yet",
 )
 Op(
     "NonMaxSuppression",

@@ -1643,7 +1643,6 @@ class DynamicSliceNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("step", "int")),
         ("result",),
         frozenset({Trait.TYPED, Trait.CODES}),
-        no_derivative="there is no operator yet that adds up elements by index",
     )
 
     input = InputField(0)
@@ -1661,12 +1660,7 @@ class ScatterNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "scatter",
-        ("input", "indices", "updates"),
-        (),
-        ("result",),
-        frozenset({Trait.CODES}),
-        no_derivative="which update of a row is the last is not known before",
+        "scatter", ("input", "indices", "updates"), (), ("result",), frozenset({Trait.CODES})
     )
 
     input = InputField(0)
@@ -1700,12 +1694,7 @@ class ScatterMulNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "scatter_mul",
-        ("input", "indices", "updates"),
-        (),
-        ("result",),
-        frozenset(),
-        no_derivative="not written yet",
+        "scatter_mul", ("input", "indices", "updates"), (), ("result",), frozenset()
     )
 
     input = InputField(0)
@@ -1722,12 +1711,7 @@ class ScatterMaxNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "scatter_max",
-        ("input", "indices", "updates"),
-        (),
-        ("result",),
-        frozenset(),
-        no_derivative="not written yet",
+        "scatter_max", ("input", "indices", "updates"), (), ("result",), frozenset()
     )
 
     input = InputField(0)
@@ -1744,12 +1728,7 @@ class ScatterMinNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "scatter_min",
-        ("input", "indices", "updates"),
-        (),
-        ("result",),
-        frozenset(),
-        no_derivative="not written yet",
+        "scatter_min", ("input", "indices", "updates"), (), ("result",), frozenset()
     )
 
     input = InputField(0)
@@ -1917,7 +1896,7 @@ class DeterminantNode(Node):
 
     __slots__ = ()
     SCHEMA: ClassVar[NodeSchema] = NodeSchema(
-        "determinant", ("input",), (), ("result",), frozenset(), no_derivative="not written yet"
+        "determinant", ("input",), (), ("result",), frozenset()
     )
 
     input = InputField(0)
@@ -2065,7 +2044,6 @@ class LocalResponseNormalizationNode(Node):
         ),
         ("result",),
         frozenset(),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -2137,7 +2115,6 @@ class MaxPoolNode(Node):
         ),
         ("result",),
         frozenset({Trait.UNITS}),
-        no_derivative="not written yet",
         quant=Quantized.SAME,
     )
 
@@ -2169,7 +2146,6 @@ class MaxPoolWithArgmaxNode(Node):
         ),
         ("result", "argmax"),
         frozenset({Trait.UNITS}),
-        no_derivative="not written yet",
         quant=Quantized.SAME,
         plain=frozenset({"argmax"}),
     )
@@ -2204,7 +2180,6 @@ class AvgPoolNode(Node):
         ),
         ("result",),
         frozenset({Trait.UNITS}),
-        no_derivative="not written yet",
         quant=Quantized.NUMBERS,
     )
 
@@ -2873,7 +2848,6 @@ class CumProdNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("exclusive", "flag"), AttrSpec("reverse", "flag")),
         ("result",),
         frozenset({Trait.AXES, Trait.INPLACE}),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -2941,7 +2915,6 @@ class TopKNode(Node):
         (AttrSpec("axis", "int"), AttrSpec("k", "dim"), AttrSpec("largest", "flag")),
         ("result", "indices"),
         frozenset(),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)

@@ -35,7 +35,9 @@ from glowpy.ir.insts_gen import (
     ScatterMinInst,
     ScatterMulInst,
 )
+from glowpy.ops.elementwise import scalar
 from glowpy.ops.operands import accumulable, expect_axis, expect_numbers
+from glowpy.ops.positions import extent, number, positions
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
 
@@ -73,21 +75,44 @@ def _inside(indices: Tensor, size: int) -> Array:
 
 @derivative(GatherNode)
 def _differentiate_gather(f: Function, n: GatherNode, g: NodeValue) -> list[Operand | None]:
-    """The gradients of the slices, as rows of a matrix, are added up where they come from."""
-    input, axis, picks = n.input.type, n.axis, n.indices.type
+    return [_added_along(f, n.name, n.input.type, g, n.indices, n.axis), None]
+
+
+def _added_along(
+    f: Function, name: str, input: Type, g: NodeValue, places: NodeValue, axis: int
+) -> NodeValue:
+    """Slices, as rows of a matrix, added up where they come from along a dimension of a type."""
+    picks = places.type
     others = [other for other in range(input.rank) if other != axis]
     picked = range(axis, axis + picks.rank)
     shuffle = (*picked, *(at for at in range(g.type.rank) if at not in picked))
     rows = g.type.with_shape((picks.count, product(input.shape[other] for other in others)))
-    updates = f.create_reshape(n.name, rows, f.create_transpose(n.name, g, shuffle))
-    wide = f.create_convert(n.name, picks.with_kind(ElemKind.I64), n.indices)
-    indices = f.create_reshape(n.name, wide.type.with_shape((picks.count,)), wide)
-    nothing = f.create_splat(n.name, rows.with_shape((input.shape[axis], *rows.shape[1:])), 0.0)
-    summed = f.create_scatter_add(n.name, nothing, indices, updates)
+    updates = f.create_reshape(name, rows, f.create_transpose(name, g, shuffle))
+    wide = f.create_convert(name, picks.with_kind(ElemKind.I64), places)
+    indices = f.create_reshape(name, wide.type.with_shape((picks.count,)), wide)
+    nothing = f.create_splat(name, rows.with_shape((input.shape[axis], *rows.shape[1:])), 0.0)
+    summed = f.create_scatter_add(name, nothing, indices, updates)
     ahead = g.type.with_shape((input.shape[axis], *(input.shape[other] for other in others)))
     back = (*range(1, axis + 1), 0, *range(axis + 1, input.rank))
-    moved = f.create_transpose(n.name, f.create_reshape(n.name, ahead, summed), back)
-    return [moved, None]
+    return f.create_transpose(name, f.create_reshape(name, ahead, summed), back).result
+
+
+@derivative(DynamicSliceNode)
+def _differentiate_dynamic_slice(
+    f: Function, n: DynamicSliceNode, g: NodeValue
+) -> list[Operand | None]:
+    """The gradients are added up at the places that were taken, of which several may be the first or the last."""
+    last = f.create_sub(n.name, extent(f, n.name, n.input.type.shape[n.axis]), number(f, n.name, 1))
+
+    def limited(places: Operand) -> NodeValue:
+        least = f.create_max(n.name, places, number(f, n.name, 0))
+        return f.create_min(n.name, least, last).result
+
+    steps = f.create_mul(
+        n.name, positions(f, n.name, n.type.shape[n.axis]), number(f, n.name, n.step)
+    )
+    places = limited(f.create_add(n.name, limited(n.start), steps))
+    return [_added_along(f, n.name, n.input.type, g, places, n.axis), None]
 
 
 @verify(DynamicSliceNode)
@@ -187,3 +212,67 @@ def _differentiate_scatter_add(
     f: Function, n: ScatterAddNode, g: NodeValue
 ) -> list[Operand | None]:
     return [g, None, f.create_gather(n.name, g, n.indices, 0)]
+
+
+@derivative(ScatterNode)
+def _differentiate_scatter(f: Function, n: ScatterNode, g: NodeValue) -> list[Operand | None]:
+    """Only the last update of a row matters; a row that has none keeps its elements."""
+    numbers = positions(f, n.name, n.indices.type.shape[0])
+    column = Type(ElemKind.I64, (n.indices.type.shape[0], 1))
+    updates = f.create_reshape(n.name, column, numbers)
+    none = f.create_splat(n.name, column.with_shape((n.input.type.shape[0], 1)), -1)
+    last = f.create_scatter(n.name, none, n.indices, updates)
+    kept = f.create_eq(n.name, last, none)
+    counts = f.create_eq(n.name, f.create_gather(n.name, last, n.indices, 0), updates)
+    zero, taken = scalar(f, n.name, g.type, 0), f.create_gather(n.name, g, n.indices, 0)
+    return [
+        f.create_select(n.name, kept, g, zero),
+        None,
+        f.create_select(n.name, counts, taken, zero),
+    ]
+
+
+@derivative(ScatterMaxNode, ScatterMinNode)
+def _differentiate_scatter_extremum(
+    f: Function, n: ScatterMaxNode | ScatterMinNode, g: NodeValue
+) -> list[Operand | None]:
+    """Elements that share the extremum share its gradient."""
+
+    def matches(value: NodeValue, result: Operand) -> Operand:
+        return f.create_convert(n.name, value.type, f.create_eq(n.name, value, result))
+
+    rows = matches(n.input, n.result)
+    updates = matches(n.updates, f.create_gather(n.name, n.result, n.indices, 0))
+    count = f.create_scatter_add(n.name, rows, n.indices, updates)
+    share = f.create_div(n.name, g, count)
+    taken = f.create_gather(n.name, share, n.indices, 0)
+    return [f.create_mul(n.name, share, rows), None, f.create_mul(n.name, taken, updates)]
+
+
+@derivative(ScatterMulNode)
+def _differentiate_scatter_mul(
+    f: Function, n: ScatterMulNode, g: NodeValue
+) -> list[Operand | None]:
+    """The product of all other factors, which is not that of all divided by one: factors may be 0."""
+    one, zero = scalar(f, n.name, g.type, 1), scalar(f, n.name, g.type, 0)
+    zeros = [f.create_eq(n.name, factor, zero) for factor in (n.input, n.updates)]
+    others = [
+        f.create_select(n.name, is_zero, one, factor)
+        for is_zero, factor in zip(zeros, (n.input, n.updates), strict=True)
+    ]
+    ones = [
+        f.create_convert(n.name, factor.type, is_zero)
+        for is_zero, factor in zip(zeros, (n.input, n.updates), strict=True)
+    ]
+    count = f.create_scatter_add(n.name, ones[0], n.indices, ones[1])
+    product = f.create_mul(n.name, g, f.create_scatter_mul(n.name, others[0], n.indices, others[1]))
+    without = f.create_select(n.name, f.create_eq(n.name, count, zero), product, zero)
+    only = f.create_select(n.name, f.create_eq(n.name, count, one), product, zero)
+
+    def flow(index: int, without: Operand, only: Operand) -> Operand:
+        return f.create_select(
+            n.name, zeros[index], only, f.create_div(n.name, without, others[index])
+        )
+
+    taken = [f.create_gather(n.name, value, n.indices, 0) for value in (without, only)]
+    return [flow(0, without, only), None, flow(1, *taken)]

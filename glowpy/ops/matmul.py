@@ -27,6 +27,7 @@ from glowpy.ops.operands import (
     widened,
 )
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import static
 
 __all__: list[str] = []
 
@@ -143,3 +144,30 @@ def _scratch_determinant(n: DeterminantNode) -> tuple[Type, ...]:
 def _determinant(result: Tensor, input: Tensor, work: Tensor) -> None:
     del work
     result.array[...] = np.linalg.det(accumulable(input.array)).astype(result.array.dtype)
+
+
+@derivative(DeterminantNode)
+def _differentiate_determinant(
+    f: Function, n: DeterminantNode, g: NodeValue
+) -> list[Operand | None]:
+    """The cofactors (Jacobi's formula), which singular matrices have as well, unlike inverses."""
+    input = n.input.type
+    rank, (size,) = input.rank, static(input.shape[-1:])
+    if size == 0:
+        return [None]
+    ones = f.create_splat(n.name, input, 1)
+    cofactors: Operand = ones
+    if size > 1:
+        others = [[other for other in range(size) if other != at] for at in range(size)]
+        kept = f.module.create_constant(f"{n.name}_kept", np.array(others, np.int64))
+        rows = f.create_gather(n.name, n.input, kept, rank - 2)
+        minors = f.create_gather(n.name, rows, kept, rank)
+        batch = tuple(range(rank - 2))
+        shuffle = (*batch, rank - 2, rank, rank - 1, rank + 1)
+        determinants = f.create_determinant(n.name, f.create_transpose(n.name, minors, shuffle))
+        signs = np.fromfunction(lambda i, j: (-1.0) ** (i + j), (size, size))
+        factors = Tensor.of(signs.astype(input.kind.dtype))
+        sign = f.module.create_constant(f"{n.name}_signs", factors)
+        cofactors = f.create_mul(n.name, f.create_reshape(n.name, input, determinants), sign)
+    flow = f.create_reshape(n.name, g.type.with_shape((*input.shape[:-2], 1, 1)), g)
+    return [f.create_mul(n.name, cofactors, flow)]

@@ -13,7 +13,7 @@ from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
-from glowpy.graph.node import NodeValue, Operand, value_of
+from glowpy.graph.node import Constant, NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
     BatchNormalizationNode,
     LayerNormalizationNode,
@@ -32,7 +32,9 @@ from glowpy.ops.operands import (
     expect_same_kind,
     widened,
 )
+from glowpy.ops.term import Term
 from glowpy.support.errors import UserError
+from glowpy.support.symbolic import static
 
 __all__: list[str] = []
 
@@ -170,6 +172,30 @@ def _local_response_normalization(
     squares = np.lib.stride_tricks.sliding_window_view(np.pad(wide**2, around), size, axis=-1)
     divisor = (k + alpha / size * squares.sum(axis=-1)) ** beta
     result.array[...] = (wide / divisor).astype(result.array.dtype)
+
+
+@derivative(LocalResponseNormalizationNode)
+def _differentiate_local_response_normalization(
+    f: Function, n: LocalResponseNormalizationNode, g: NodeValue
+) -> list[Operand | None]:
+    """Sums over channels around are products by a matrix of ones in a band, which is transposed for the way back."""
+    (channels,) = static(n.type.shape[-1:])
+    at = np.arange(channels)
+    away = at[:, None] - at
+    band = (away >= -((n.size - 1) // 2)) & (away <= n.size // 2)
+    near = Tensor.of(band.astype(n.type.kind.dtype))
+    sums = f.module.create_constant(f"{n.name}_band", near)
+    back = f.module.create_constant(f"{n.name}_band", Tensor.of(near.array.T.copy()))
+    x, flow = Term(f, n.name, n.input), Term(f, n.name, g)
+
+    def added(value: Term, matrix: Constant) -> Term:
+        return Term(f, n.name, f.create_mat_mul(n.name, value.value, matrix))
+
+    base = added(x * x, sums) * (n.alpha / n.size) + n.k
+    exponent = scalar(f, n.name, n.type, -n.beta)
+    power = Term(f, n.name, f.create_pow(n.name, base.value, exponent))
+    spread = added(flow * x * power / base, back)
+    return [(flow * power - x * spread * (2 * n.alpha * n.beta / n.size)).value]
 
 
 # Softmax.

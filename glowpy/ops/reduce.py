@@ -47,6 +47,7 @@ from glowpy.ops.operands import (
     expect_numbers,
     widened,
 )
+from glowpy.ops.positions import positions, restored, rows_along
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, product
 
@@ -257,3 +258,27 @@ def _run(
 def _differentiate_cum_sum(f: Function, n: CumSumNode, g: NodeValue) -> list[Operand | None]:
     """An element is part of all sums after it."""
     return [f.create_cum_sum(n.name, g, n.axis, n.exclusive, not n.reverse)]
+
+
+@derivative(CumProdNode)
+def _differentiate_cum_prod(f: Function, n: CumProdNode, g: NodeValue) -> list[Operand | None]:
+    """Each product without one of its factors, for each factor: elements may be 0. Takes n * n elements for n.
+
+    Row j has the running products of all elements but number j, in whose place is 1.
+    """
+    rows, flow = rows_along(f, n.name, n.input, n.axis), rows_along(f, n.name, g, n.axis)
+    number, count = rows.type.shape
+    places = positions(f, n.name, count)
+    column = f.create_reshape(n.name, places.type.with_shape((count, 1)), places).result
+    wide = rows.type.with_shape((number, count, count))
+    lines = f.create_reshape(n.name, wide.with_shape((number, 1, count)), rows)
+    itself = f.create_eq(n.name, column, places)
+    one, zero = scalar(f, n.name, wide, 1), scalar(f, n.name, wide, 0)
+    others = f.create_select(n.name, itself, one, f.create_broadcast(n.name, wide, lines))
+    products = f.create_cum_prod(n.name, others, 2, n.exclusive, n.reverse)
+    before, after = (places, column) if n.reverse else (column, places)
+    reaches = (f.create_lt if n.exclusive else f.create_le)(n.name, before, after)
+    flows = f.create_reshape(n.name, lines.type, flow)
+    terms = f.create_select(n.name, reaches, f.create_mul(n.name, products, flows), zero)
+    total = f.create_reshape(n.name, rows.type, f.create_reduce_add(n.name, terms, (2,))).result
+    return [restored(f, n.name, total, n.input.type, n.axis)]

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from glowpy.autodiff.derivative import derivative
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
+from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
+from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import (
     DefineNode,
     NonMaxSuppressionNode,
@@ -30,6 +33,7 @@ from glowpy.ir.insts_gen import (
 from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
 from glowpy.ops.operands import accumulable, expect_axis, expect_numbers
+from glowpy.ops.positions import extent, positions, restored, rows_along
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import Dim, Expr, Symbol, highest, least
 
@@ -164,6 +168,30 @@ def _scratch_top_k(n: TopKNode) -> tuple[Type, ...]:
     """Keys and places of twice as many as are asked for, or of all, before a pass of the sort and after it."""
     room = least(2 * n.k, n.input.type.shape[n.axis])
     return (Type(ElemKind.I64, (4, room)),)
+
+
+@derivative(TopKNode)
+def _differentiate_top_k(
+    f: Function, n: TopKNode, g: NodeValue | None, by_indices: None
+) -> list[Operand | None]:
+    """The gradients go to where the elements were found, in one vector of all elements."""
+    del by_indices
+    if g is None:
+        return [None]
+    input, size = n.input.type, n.input.type.shape[n.axis]
+    found = rows_along(f, n.name, n.results[1], n.axis)
+    rows, count = found.type.shape
+    begins = f.create_mul(n.name, positions(f, n.name, rows), extent(f, n.name, size))
+    column = f.create_reshape(n.name, found.type.with_shape((rows, 1)), begins)
+    flat = found.type.with_shape((rows * count,))
+    places = f.create_reshape(n.name, flat, f.create_add(n.name, found, column))
+    updates = f.create_reshape(
+        n.name, g.type.with_shape((rows * count, 1)), rows_along(f, n.name, g, n.axis)
+    )
+    nothing = f.create_splat(n.name, g.type.with_shape((rows * size, 1)), 0)
+    summed = f.create_scatter_add(n.name, nothing, places, updates)
+    matrix = f.create_reshape(n.name, g.type.with_shape((rows, size)), summed).result
+    return [restored(f, n.name, matrix, input, n.axis)]
 
 
 @interpret(TopKInst)
