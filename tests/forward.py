@@ -25,7 +25,7 @@ from glowpy.ir import insts_gen as insts
 from glowpy.ir.inst import Instruction
 from glowpy.runtime.host_memory import aligned_array
 
-__all__ = ["derivative_along"]
+__all__ = ["check_adjoint", "derivative_along"]
 
 STEP = 1e-200
 
@@ -53,6 +53,22 @@ def derivative_along(
     network.execute(bindings, arena, {})
     results = {port.name: bindings[port.placeholder] for port in network.output_ports}
     return results, {name: tangents.of(array) for name, array in results.items()}
+
+
+def check_adjoint(f: glowpy.Function, inputs: Mapping[str, Array], loss: str = "loss") -> None:
+    """Asserts that a loss moves along random directions of each input as far as its gradients point along them."""
+    by = [name for name, array in inputs.items() if array.dtype == np.float64]
+    g = glowpy.differentiate(f, loss, wrt=by)
+    options = glowpy.CompileOptions(verify_each=True)
+    outputs = glowpy.compile(g, "interpreter", options)(inputs)
+    rng = np.random.default_rng(9)
+    for name in by:
+        direction = rng.uniform(-1, 1, inputs[name].shape)
+        _, along = derivative_along(f, inputs, {name: direction})
+        terms = outputs[f"{name}_grad"] * direction
+        error = abs(float(along[loss].item()) - terms.sum())
+        scale = np.abs(terms).sum() + np.abs(along[loss]).sum()
+        assert error <= 1e-11 * scale, (name, error, scale)
 
 
 class _Tangents:
@@ -101,7 +117,8 @@ class _Tangents:
         elif isinstance(inst, insts.FourierTransformInst):
             _run_linear(inst, *tensors.values())
         else:
-            with mock.patch.object(ElemKind, "of", _kind_of):
+            kinds, abs = mock.patch.object(ElemKind, "of", _kind_of), mock.patch("numpy.abs", _abs)
+            with kinds, abs:
                 interpret[type(inst)](*tensors.values(), **inst.attrs)
         for ref in inst.operands:
             if ref.access is not Access.IN and operands[ref.name].dtype == np.float64:
@@ -124,6 +141,11 @@ _KIND_OF = ElemKind.of
 
 def _kind_of(dtype: Any) -> Any:
     return _COMPLEX if np.dtype(dtype) == np.complex128 else _KIND_OF(dtype)
+
+
+def _abs(x: Any) -> Any:
+    """The absolute value along the real axis, where numpy has the distance from 0."""
+    return np.where(x.real < 0, -x, x) if np.iscomplexobj(x) else np.absolute(x)
 
 
 class _ComplexType:
@@ -179,21 +201,14 @@ def _power(base: Array, exponent: Array) -> Array:
     return np.asarray(value + 1j * (by_base + by_exponent))
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 _ALONG: dict[type[Instruction], Callable[..., Array]] = {
-    insts.AbsInst: _stepped(np.abs, np.sign),
     insts.SignInst: _flat(np.sign),
     insts.FloorInst: _flat(np.floor),
     insts.CeilInst: _flat(np.ceil),
     insts.RoundInst: _flat(np.rint),
     insts.ErfInst: _stepped(_erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
     insts.PowInst: _power,
-    insts.SigmoidInst: _sigmoid,
-    insts.SoftplusInst: lambda x: np.log(1 + np.exp(x)),
     insts.IsNanInst: lambda x: np.isnan(x.real),
 }

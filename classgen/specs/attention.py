@@ -9,5 +9,5 @@ Op(
     results=["result", "last"],
     scratches=["added"],
     kernel={"query": FLOATS},
-    no_derivative="the gradient of a loop is not written yet",
+    no_derivative="that of its steps is not written yet",
 )

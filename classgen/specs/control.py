@@ -15,7 +15,6 @@ NodeOnly(
     variadic=True,
     many_results=True,
     quant="rule",
-    no_derivative="glowpy.graph.calls.inline puts the function in the place of its call first",
 )
 NodeOnly(
     "If",
@@ -26,7 +25,6 @@ NodeOnly(
     variadic=True,
     many_results=True,
     quant="rule",
-    no_derivative="not written yet",
 )
 NodeOnly(
     "Loop",
@@ -37,7 +35,6 @@ NodeOnly(
     variadic=True,
     many_results=True,
     quant="rule",
-    no_derivative="not written yet",
 )
 InstOnly(
     "If",

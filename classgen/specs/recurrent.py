@@ -12,7 +12,6 @@ _STEPS = (
     "there on results are zeros, and the state stays. If `reverse`, its steps are taken from the last to the first. What a gate computes is limited to [-limit, limit] before its activation."
 )
 _CELL = [ints("functions"), real("limit"), flag("reverse")]
-_LATE = "the gradient of a loop is not written yet"
 
 Op(
     "Lstm",
@@ -21,7 +20,6 @@ Op(
     results=["result", "last_h", "last_c"],
     attrs=[*_CELL, flag("coupled")],
     plain=["lengths"],
-    no_derivative=_LATE,
 )
 Op(
     "Gru",
@@ -30,7 +28,6 @@ Op(
     results=["result", "last_h"],
     attrs=[*_CELL, flag("reset_after")],
     plain=["lengths"],
-    no_derivative=_LATE,
 )
 Op(
     "Rnn",
@@ -39,5 +36,4 @@ Op(
     results=["result", "last_h"],
     attrs=_CELL,
     plain=["lengths"],
-    no_derivative=_LATE,
 )

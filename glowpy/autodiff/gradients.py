@@ -9,7 +9,7 @@ from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue, Operand, value_of
 from glowpy.support.errors import UnsupportedError, UserError
 
-__all__ = ["gradients"]
+__all__ = ["flows_through", "gradients", "pull_back"]
 
 
 def gradients(f: Function, of: NodeValue, by: Sequence[NodeValue]) -> list[NodeValue]:
@@ -25,26 +25,65 @@ def gradients(f: Function, of: NodeValue, by: Sequence[NodeValue]) -> list[NodeV
         raise UserError(
             f"expected a value of a floating-point kind to differentiate, got {of.type}"
         )
+    flows = pull_back(f, [(of, f.create_splat("seed", of.type, 1.0).result)], by)
+    return [
+        flow or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
+        for value, flow in zip(by, flows, strict=True)
+    ]
+
+
+def pull_back(
+    f: Function, flows: Sequence[tuple[NodeValue, NodeValue]], by: Sequence[NodeValue]
+) -> list[NodeValue | None]:
+    """The gradients of values `by`, given those of others; None where none flows.
+
+    Those of a value that comes twice add up.
+
+    Raises UnsupportedError that names the first node on the way without a derivative, and why it has none.
+    """
     dependents = _dependents(f, by)
-    gradients_of: dict[NodeValue, NodeValue] = {of: f.create_splat("seed", of.type, 1.0).result}
+    gradients_of: dict[NodeValue, NodeValue] = {}
+
+    def add(value: NodeValue, gradient: NodeValue) -> None:
+        if value in gradients_of:
+            sum = f.create_add(f"{value.name}_grad", gradients_of[value], gradient)
+            gradient = sum.result
+        gradients_of[value] = gradient
+
+    for value, flow in flows:
+        add(value, flow)
     for node in reversed(f.topological()):
         reaching = [gradients_of.get(result) for result in node.results]
         if node not in dependents or not any(reaching):
             continue
         with f.replacing(node):
-            flows = _rule(node)(f, node, *reaching)
-            for operand, flow in zip(node.inputs, flows, strict=True):
+            for operand, part in zip(node.inputs, _rule(node)(f, node, *reaching), strict=True):
                 reaches = operand in by or operand.node in dependents
-                if flow is not None and reaches and operand.type.kind.is_float:
-                    gradient = _unbroadcast(f, value_of(flow), operand)
-                    if operand in gradients_of:
-                        name = f"{operand.name}_grad"
-                        gradient = f.create_add(name, gradients_of[operand], gradient).result
-                    gradients_of[operand] = gradient
-    return [
-        gradients_of.get(value) or f.create_splat(f"{value.name}_grad", value.type, 0.0).result
-        for value in by
+                if part is not None and reaches and operand.type.kind.is_float:
+                    add(operand, _unbroadcast(f, value_of(part), operand))
+    return [gradients_of.get(value) for value in by]
+
+
+def flows_through(
+    f: Function,
+    inputs: Sequence[NodeValue],
+    computed: Callable[[Sequence[NodeValue]], Sequence[NodeValue]],
+    flows: Sequence[NodeValue | None],
+) -> list[NodeValue | None]:
+    """The gradients of inputs, given those of what `computed` makes of them with new nodes; None where none flows.
+
+    For rules of operators that say what they are in simpler ones. Copies of the inputs are differentiated by, so that
+    nothing flows from one input to another that it depends on: that follows from the nodes between them.
+    """
+    entries = [
+        f.create_reshape(value.name, value.type, value).result
+        if value.type.kind.is_float
+        else value
+        for value in inputs
     ]
+    results = zip(computed(entries), flows, strict=True)
+    reaching = [(result, flow) for result, flow in results if flow is not None]
+    return pull_back(f, reaching, entries)
 
 
 def _rule(node: Node) -> Callable[..., list[Operand | None]]:

@@ -476,7 +476,7 @@ class LinearAttentionNode(Node):
         (),
         ("result", "last"),
         frozenset(),
-        no_derivative="the gradient of a loop is not written yet",
+        no_derivative="that of its steps is not written yet",
     )
 
     query = InputField(0)
@@ -504,7 +504,6 @@ class CallNode(Node):
         frozenset({Trait.CODES}),
         variadic=True,
         many_results=True,
-        no_derivative="glowpy.graph.calls.inline puts the function in the place of its call first",
         quant=Quantized.RULE,
     )
 
@@ -532,7 +531,6 @@ class IfNode(Node):
         frozenset({Trait.CODES}),
         variadic=True,
         many_results=True,
-        no_derivative="not written yet",
         quant=Quantized.RULE,
     )
 
@@ -561,7 +559,6 @@ class LoopNode(Node):
         frozenset({Trait.CODES}),
         variadic=True,
         many_results=True,
-        no_derivative="not written yet",
         quant=Quantized.RULE,
     )
 
@@ -2580,7 +2577,6 @@ class LstmNode(Node):
         ),
         ("result", "last_h", "last_c"),
         frozenset(),
-        no_derivative="the gradient of a loop is not written yet",
         plain=frozenset({"lengths"}),
     )
 
@@ -2618,7 +2614,6 @@ class GruNode(Node):
         ),
         ("result", "last_h"),
         frozenset(),
-        no_derivative="the gradient of a loop is not written yet",
         plain=frozenset({"lengths"}),
     )
 
@@ -2649,7 +2644,6 @@ class RnnNode(Node):
         (AttrSpec("functions", "ints"), AttrSpec("limit", "float"), AttrSpec("reverse", "flag")),
         ("result", "last_h"),
         frozenset(),
-        no_derivative="the gradient of a loop is not written yet",
         plain=frozenset({"lengths"}),
     )
 

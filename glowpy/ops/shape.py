@@ -260,9 +260,11 @@ def _differentiate_slice(f: Function, n: SliceNode, g: NodeValue) -> list[Operan
     """The gradient where it was taken from, with zeros around, and between for steps."""
     sizes, counts, rank = n.input.type.shape, n.type.shape, n.type.rank
     # An empty slice may begin anywhere.
-    starts = [s if c else 0 for s, c in zip(n.starts, counts, strict=True)]
+    starts = [0 if c == 0 else s for s, c in zip(n.starts, counts, strict=True)]
     if any(step < 0 for step in n.steps):
-        last = [c - 1 if step < 0 and c else 0 for step, c in zip(n.steps, counts, strict=True)]
+        last = [
+            c - 1 if step < 0 and c != 0 else 0 for step, c in zip(n.steps, counts, strict=True)
+        ]
         turns = [1 if step > 0 else -1 for step in n.steps]
         g = f.create_slice(n.name, g.type, g, tuple(last), tuple(turns)).result
         starts = [s + step * end for s, step, end in zip(starts, n.steps, last, strict=True)]
