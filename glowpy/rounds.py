@@ -7,14 +7,15 @@ one, and the bits are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
 
 import numpy as np
 
 from glowpy.core.tensor import Array
 
-__all__ = ["ENDLESS", "Rounds", "Wiring"]
+__all__ = ["ENDLESS", "Do", "RoundStep", "Rounds", "RunsRounds", "Wiring"]
 
 ENDLESS = (1 << 62) - 1
 """The most rounds of a loop that has no limit."""
@@ -28,8 +29,6 @@ class Rounds:
         state: The values that the next round gets from the one before it: arrays, or what else a session knows.
         scanned: The arrays that have an element along their first axis for each round.
         mapped: Sequences of which each round takes an element, and arrays that all take; only in loops that are maps.
-        stacks: Sequences of which a round reads the element at its number as arrays of that kind, by name; None for
-            those whose elements have several shapes or kinds.
         stacked: The results of rounds, for each value that is stacked, with one axis more that counts these.
         round: How many rounds have been.
         most: How many there are at most.
@@ -45,7 +44,6 @@ class Rounds:
     round: int = 0
     goes_on: bool = True
     mapped: Sequence[Any] = ()
-    stacks: dict[str, Array | None] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -61,38 +59,84 @@ class Rounds:
         number, truth = self.counters
         return [np.full(number, self.round, np.int64), np.full(truth, True), *self.state]
 
-    def stack(self, name: str, items: Sequence[Array]) -> Array | None:
-        """Returns a sequence, which no round changes, as one array; None if its elements differ in shape or kind."""
-        if name not in self.stacks:
-            is_uniform = len({(item.shape, item.dtype) for item in items}) == 1
-            self.stacks[name] = np.array(items) if is_uniform else None
-        return self.stacks[name]
+
+class Do(IntEnum):
+    """What a step of a round does with its operands, of which the first is the result but for CALL and jumps."""
+
+    CALL = 0
+    """Computes a network: its number, then the values that it takes and gives."""
+    AT = 1
+    """Takes an element of a list at a position: value, list, position."""
+    INSERT = 2
+    """Puts a value into a list, at a position or at the end: list, value, position."""
+    ERASE = 3
+    """Takes an element out of a list, at a position or the last one: list, position."""
+    LENGTH = 4
+    """Counts the elements of a list: value, list."""
+    EMPTY = 5
+    """Leaves nothing in a list: list."""
+    LIST = 6
+    """Copies a list, but not its elements: list, list."""
+    VALUE = 7
+    """Copies a value: value, value."""
+    UNLESS = 8
+    """Goes on at a step unless a value is true: value, step."""
+    GOTO = 9
+    """Goes on at a step."""
+
+
+@dataclass(frozen=True)
+class RoundStep:
+    """A step of a round.
+
+    Attributes:
+        do: What it does.
+        operands: The names of values and lists; an empty one stands for a position that is not given.
+        gives: The names of the results of a network.
+        ports: What the network calls its operands, and then its results.
+        place: The number of a network, or the step that a jump leads to.
+    """
+
+    do: Do
+    operands: tuple[str, ...]
+    gives: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    place: int = 0
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """How a round follows from the one before it, by the names of what compiled code takes and gives.
+    """A round as a program over named values and lists, and how the next round follows from it.
+
+    What no step, no state and no scan gives is the same in all rounds.
 
     Attributes:
-        carried: The names of changing state: its place, its input in a round, if there is one, and its output.
-        scanned: The inputs that take an element in each round, in order; empty for what no round reads.
-        stacked: The outputs that are stacked.
-        appended: The places of lists in the state, and what each round appends to them, in order: outputs or inputs.
-        latest: Inputs that are what the round before has appended to a list, with the output that this is.
-        number: The input that takes the number of the round; empty if none does.
-        keep: The output that says whether there is another round; empty where there always is.
+        steps: The steps of a round, in order.
+        carried: Values of the state that change: their place, their name in a round, and what they are after it.
+        lists: Lists of the state, in the same way. What they are after a round may be the same list.
+        scanned: The values that are an element of an array in each round, in order.
+        stacked: The values that are stacked.
+        number: The value that is the number of the round.
+        keep: The value that says whether there is another round; empty where there always is.
     """
 
+    steps: tuple[RoundStep, ...]
     carried: tuple[tuple[int, str, str], ...]
+    lists: tuple[tuple[int, str, str], ...]
     scanned: tuple[str, ...]
     stacked: tuple[str, ...]
     number: str
     keep: str
-    appended: tuple[tuple[int, tuple[str, ...]], ...] = ()
-    latest: tuple[tuple[str, str], ...] = ()
-    makers: Mapping[str, str] = field(init=False, compare=False)
-    """Outputs of the iteration before, by the inputs that they become."""
 
-    def __post_init__(self) -> None:
-        makers = {taken: given for _, taken, given in self.carried if taken}
-        object.__setattr__(self, "makers", {**makers, **dict(self.latest)})
+
+class RunsRounds(Protocol):
+    """Code for many rounds of a loop in one call."""
+
+    def advance(self, rounds: Rounds, values: Mapping[str, Any]) -> bool:
+        """Computes the next rounds, as many as the code is for; False if there are none.
+
+        Args:
+            rounds: Where the loop is, and then where it is.
+            values: The arrays and lists that the next round begins with, by name; those that are scanned, with all
+                their elements.
+        """

@@ -187,7 +187,7 @@ def _taking(type: ValueType) -> _Taking:
             inner = _taking(type.item)
             return lambda what, given: None if given is None else inner(what, given)
         case SequenceType():
-            return partial(_sequence, type, _taking(type.item))
+            return partial(_sequence, type, _are_numbers(type.item), _taking(type.item))
         case MapType():
             return partial(_map, type)
         case TensorType():
@@ -210,7 +210,35 @@ def _tensors(type: TensorType) -> _Taking:
     return numbers
 
 
-def _sequence(type: SequenceType, inner: _Taking, what: str, given: Any) -> list[HostValue]:
+def _are_numbers(of: ValueType) -> Callable[[list[object]], bool]:
+    """Returns whether all elements of a list are arrays of a type: an eighth of the time that each one takes."""
+    if not isinstance(of, TensorType) or is_strings(of):
+        return lambda given: False
+    dtype, shape = of.dtype, meaningful(of.dims)
+    if shape is not None and any(isinstance(dim, int) for dim in shape):
+        return lambda given: False
+    ranks = {len(shape)} if shape is not None else range(65)
+
+    def are_numbers(given: list[object]) -> bool:
+        for item in given:
+            if type(item) is not np.ndarray or item.dtype is not dtype:
+                return False
+            if item.ndim not in ranks:
+                return False
+        return True
+
+    return are_numbers
+
+
+def _sequence(
+    type: SequenceType,
+    are_numbers: Callable[[list[object]], bool],
+    inner: _Taking,
+    what: str,
+    given: Any,
+) -> list[HostValue]:
+    if isinstance(given, list) and are_numbers(given):
+        return [*given]
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise UserError(f"{what}: expected a list for {type}, got {_kind(given)}")
     return [inner(f"{what}[{i}]", item) for i, item in enumerate(given)]

@@ -11,7 +11,7 @@ from glowpy.support.symbolic import Dim
 
 if TYPE_CHECKING:
     from glowpy.ir.inst import Instruction
-    from glowpy.rounds import Rounds, Wiring
+    from glowpy.rounds import RunsRounds, Wiring
 
 __all__ = ["CompiledFunction", "Observer"]
 
@@ -41,13 +41,15 @@ class CompiledFunction(HostCall):
         """Bytes of machine code; 0 for a function that has none."""
         return 0
 
-    def advance(self, wiring: Wiring, rounds: Rounds, values: Mapping[str, Array]) -> bool:
-        """Computes the next rounds of a loop whose body this is, if it can compute several at once; False if not.
+    def rounds(
+        self, wiring: Wiring, networks: Sequence[Sequence[CompiledFunction]]
+    ) -> RunsRounds | None:
+        """Makes code for many rounds of a loop in one call; None if it cannot, and each round is computed by itself.
 
         Args:
-            wiring: How a round follows from the one before it.
-            rounds: Where the loop is, and then where it is.
-            values: The inputs of the next round, by name; those that are scanned, with all their elements.
+            wiring: What a round does, and how one follows from the one before it.
+            networks: Functions for each of its calls, of which the first one that is for the extents is called; this
+                is one of them.
         """
-        del wiring, rounds, values
-        return False
+        del wiring, networks
+        return None

@@ -19,7 +19,7 @@ from glowpy.importer.model import HostedModel, Model
 from glowpy.importer.needs import RoundsError, ValueNeededError
 from glowpy.importer.reports import located, raise_all
 from glowpy.importer.value_types import HostInfo, HostValue, ValueType
-from glowpy.rounds import Rounds
+from glowpy.rounds import Rounds, RunsRounds
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.session.feeds import check_out, listed
 from glowpy.session.host.node import HostNode
@@ -33,6 +33,10 @@ __all__ = ["Hosted", "Opening"]
 
 Step = Callable[[dict[str, HostValue]], None]
 """Computes values of others, by name."""
+
+
+_MOST_FUNCTIONS = 4
+"""What has computed a part is remembered for so many ranges of extents."""
 
 
 class Session(Protocol):
@@ -132,6 +136,7 @@ class Hosted:
         """Drops what was compiled."""
         for session in self._sessions:
             session.close()
+        self._graph.forget()
 
     def compiled(self, feeds: Mapping[str, Array]) -> None:
         """Returns None: there is always more to a call."""
@@ -156,15 +161,17 @@ class Hosted:
         Adds to the errors what is wrong with nodes.
         """
         steps: list[Step] = []
+        parts: list[_Part] = []
         for step in plan.steps:
             if isinstance(step, Segment):
-                steps.append(_Part(step, self._opened, self._opening, inner=inner))
+                parts.append(_Part(step, self._opened, self._opening, inner=inner))
+                steps.append(parts[-1])
                 continue
             try:
-                steps.append(self._host_step(step, errors))
+                steps.append(self._host_step(step, errors, parts))
             except UserError as error:
                 errors.append(located(error, step.loc, f"{step.operator}: "))
-        return _Graph(plan, steps)
+        return _Graph(plan, steps, parts)
 
     def _opened(self, segment: Segment) -> Session:
         model = segment.model()
@@ -173,12 +180,15 @@ class Hosted:
             self._sessions.append(session)
         return session
 
-    def _host_step(self, step: HostStep, errors: list[UserError]) -> Step:
+    def _host_step(self, step: HostStep, errors: list[UserError], parts: list[_Part]) -> Step:
+        """The step of a node that the session computes; adds the parts of its graphs."""
         if step.problem is not None:
             return _failing(step.problem)
         bodies = {
             name: self._prepared(body, errors, inner=True) for name, body in step.bodies.items()
         }
+        for graph in bodies.values():
+            parts += graph.parts
         function = rule_of(step.operator)(HostNode(step, bodies))
         inputs, outputs, outer, loc = step.inputs, step.outputs, step.outer, step.loc
         what = f"{step.operator}: "
@@ -217,7 +227,13 @@ def _failing(problem: UserError) -> Step:
 
 @final
 class _Part:
-    """A segment, with a session that is opened at once, or when it first runs."""
+    """A segment, with a session that is opened at once, or when it first runs.
+
+    Attributes:
+        segment: The segment.
+        is_watched: Whether it is remembered what has computed it.
+        functions: What has, the last ones first.
+    """
 
     def __init__(
         self, segment: Segment, open: Callable[[Segment], Session], opening: Lock, *, inner: bool
@@ -226,6 +242,14 @@ class _Part:
         self._open, self._opening = open, opening
         self._session = None if inner else open(segment)
         self._spelled = [name for name in segment.outputs if name in segment.strings]
+        self.is_watched = False
+        self.functions: tuple[CompiledFunction, ...] = ()
+
+    def _note(self, function: CompiledFunction | None) -> None:
+        """Remembers what has computed a call, for code that runs rounds."""
+        if function is not None and function not in self.functions[:1]:
+            others = [other for other in self.functions if other is not function]
+            self.functions = (function, *others[: _MOST_FUNCTIONS - 1])
 
     @property
     def session(self) -> Session:
@@ -243,6 +267,8 @@ class _Part:
         words = _numbered(feed, segment.strings) if segment.strings else None
         session = self._session or self.session
         values.update(zip(segment.outputs, session.run(None, feed), strict=True))
+        if self.is_watched:
+            self._note(session.compiled(feed))
         if words is not None:
             for name in self._spelled:
                 values[name] = np.asarray(words[values[name]], object)
@@ -252,11 +278,13 @@ class _Part:
 class _Graph:
     """A graph whose steps are ready: what a node calls its body."""
 
-    def __init__(self, plan: HostPlan, steps: Sequence[Step]) -> None:
-        self._plan = plan
-        parts = [step for step in steps if isinstance(step, _Part)]
-        self._sole = parts[0] if len(parts) == 1 and not parts[0].segment.strings else None
+    def __init__(self, plan: HostPlan, steps: Sequence[Step], parts: Sequence[_Part]) -> None:
+        """`parts` are those of the graph and of the graphs of its nodes."""
+        self._plan, self.parts = plan, parts
         self._wiring: BodyWiring | None = None
+        self._is_wired = False
+        self._called: list[_Part] = []
+        self._machine: tuple[object, RunsRounds | None] = (), None
         self._constants = plan.constants
         self._inputs, self._outputs, self._outer = plan.inputs, plan.outputs, plan.outer
         self._steps = steps
@@ -277,27 +305,38 @@ class _Graph:
     def advance(self, rounds: Rounds, outer: Mapping[str, HostValue]) -> bool:
         """Computes the next rounds of a loop whose body it is, if several can be computed at once; False if not.
 
-        They can where all of a round is one network, which has run already; what it takes and gives may be elements
-        of sequences.
+        They can where all of a round is networks, which have run already, branches, and elements of sequences.
         """
-        if self._sole is None:
+        if not self._is_wired:
+            self._wiring = wiring_of(self._plan, rounds, outer)
+            if self._wiring is not None:
+                parts = {id(part.segment): part for part in self.parts}
+                self._called = [parts[id(segment)] for segment in self._wiring.segments]
+            for part in self._called:
+                part.is_watched = True
+            self._is_wired = True
+        machine = self._rounds_machine() if self._wiring is not None else None
+        if machine is None or self._wiring is None:
             return False
-        if self._wiring is None:
-            self._wiring = wiring_of(self._plan, self._sole.segment, rounds)
-            if self._wiring is None:
-                self._sole = None
-                return False
-        values = {**outer, **self._constants}
-        values.update(zip(self._inputs, rounds.inputs(), strict=True))
-        stacks = self._wiring.add_elements(values, rounds)
-        if stacks is None:
-            return False
-        feed = {name: values[name] for name in self._sole.segment.inputs}
-        function = self._sole.session.compiled(feed)
-        if function is None:
-            return False
-        feed.update({name: array for name, array in stacks.items() if name in feed})
-        return function.advance(self._wiring.wiring, rounds, feed)
+        return machine.advance(rounds, self._wiring.values(rounds, outer))
+
+    def _rounds_machine(self) -> RunsRounds | None:
+        """Returns the code for rounds with what has computed the parts until now."""
+        functions = [part.functions for part in self._called]
+        machine = self._machine
+        if machine[0] != functions:
+            first = next((each[0] for each in functions if each), None)
+            made = None
+            if first is not None and self._wiring is not None:
+                made = first.rounds(self._wiring.wiring, functions)
+            self._machine = machine = functions, made
+        return machine[1]
+
+    def forget(self) -> None:
+        """Drops what was compiled."""
+        self._machine = (), None
+        for part in self.parts:
+            part.functions = ()
 
     def compute(self, values: dict[str, HostValue]) -> None:
         """Adds all that the steps compute."""

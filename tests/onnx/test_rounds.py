@@ -18,7 +18,9 @@ import pytest
 from onnx import parser
 
 import glowpy
-from glowpy.backends.cpu import rounds as cpu_rounds
+from glowpy.backends.cpu import round_layout
+from glowpy.backends.cpu.round_call import RoundsCall
+from glowpy.backends.cpu.rounds import RunRounds
 from glowpy.core.tensor import Array
 from glowpy.session.by_rounds import ByRounds
 from glowpy.session.preparation import CompileEvent
@@ -292,15 +294,15 @@ SLOW = """agraph (float[512, 512] p, float[512, 512] w, int64 r) => (float[512, 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no such signals")
 def test_ctrl_c_comes_between_slow_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, repeat = opened(SLOW, threads=1), cpu_rounds._Call.repeat
+    session, repeat = opened(SLOW, threads=1), RoundsCall.repeat
     ends: list[tuple[int, int]] = []
 
-    def timed(self: cpu_rounds._Call, run: cpu_rounds.RunRounds) -> bool:
+    def timed(self: RoundsCall, run: RunRounds) -> bool:
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         try:
             return repeat(self, run)
         except KeyboardInterrupt:
-            ends.append((int(self._words[cpu_rounds._AT["round"]]), self._rounds.most))
+            ends.append((self._said("round"), self._rounds.most))
             raise
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -310,7 +312,7 @@ def test_ctrl_c_comes_between_slow_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     q, y = session.run(None, feeds)
     assert (q == matrix).all()
     assert y.shape == (62,)
-    monkeypatch.setattr(cpu_rounds._Call, "repeat", timed)
+    monkeypatch.setattr(RoundsCall, "repeat", timed)
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -331,9 +333,9 @@ def test_machine_code_has_the_layouts_of_python() -> None:
     sizes = {
         name: int(size) for size, names in re.findall(asserted, text) for name in names.split(", ")
     }
-    many = {name: size for name, size in cpu_rounds._TABLES.items() if size > 1}
-    assert sizes == {**many, "words": len(cpu_rounds._WORDS)}
-    lines = text[: text.index("} rounds_t;")].splitlines()
-    fields = [*takewhile(lambda line: line != "typedef struct {", reversed(lines))][::-1]
-    words = re.findall(r"(\w+)[,;]", "\n".join(fields))
-    assert words == cpu_rounds._WORDS
+    words = {f"{name} words": len(fields) for name, fields in round_layout.WORDS.items()}
+    assert sizes == {**round_layout.TABLES, **words}
+    for name, fields in round_layout.WORDS.items():
+        lines = text[: text.index(f"}} {name}_t;")].splitlines()
+        last = [*takewhile(lambda line: line != "typedef struct {", reversed(lines))][::-1]
+        assert tuple(re.findall(r"(\w+)[,;]", "\n".join(last))) == fields

@@ -28,10 +28,10 @@ from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import static
 
 if TYPE_CHECKING:
-    from glowpy.backends.cpu.rounds import Repetition, RunRounds
+    from glowpy.backends.cpu.rounds import RunRounds
     from glowpy.ir.inst import Instruction
     from glowpy.ir.value import Value
-    from glowpy.rounds import Rounds, Wiring
+    from glowpy.rounds import RunsRounds, Wiring
     from glowpy.sanitizer import Moment, Watch
 
 __all__ = ["JitFunction"]
@@ -119,7 +119,6 @@ class JitFunction(CompiledFunction):
 
         self._instructions_at = instructions_at
         self._load_rounds = load_rounds
-        self._repetitions: dict[Wiring, Repetition | None] = {}
 
     @property
     def code_size(self) -> int:
@@ -160,26 +159,41 @@ class JitFunction(CompiledFunction):
         finally:
             self._observed.watch = None
 
-    def advance(self, wiring: Wiring, rounds: Rounds, values: Mapping[str, Array]) -> bool:
-        """Runs the next rounds of a loop whose body this is, as many as it is for; False if there are none."""
-        if self._pointers or self.state_ports or self.supposed or self._load_rounds is None:
-            return False
-        if wiring not in self._repetitions:
-            own = self.image.table, self.image.symbols, len(_NO_TEAM)
-            from glowpy.backends.cpu.rounds import repetition_of  # noqa: PLC0415 - most have no rounds
+    def rounds(
+        self, wiring: Wiring, networks: Sequence[Sequence[CompiledFunction]]
+    ) -> RunsRounds | None:
+        """Makes code for many rounds of a loop in one call; None if each round is looked at."""
+        load = self._load_rounds
+        if load is None:
+            return None
+        several = [[f for f in each if isinstance(f, JitFunction)] for each in networks]
+        if not all(f.is_bare for each in several for f in each):
+            return None
+        from glowpy.backends.cpu.rounds import cpu_rounds  # noqa: PLC0415 - most have no rounds
 
-            self._repetitions[wiring] = repetition_of(self, wiring, *own)
-        repetition = self._repetitions[wiring]
-        if repetition is None:
-            return False
+        return cpu_rounds(wiring, several, load)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether a call computes, and nothing looks at it or keeps something."""
+        return not (self._pointers or self.state_ports or self.supposed)
+
+    @property
+    def num_others(self) -> int:
+        """How many addresses the entry point is told beside those of arrays and extents."""
+        return len(_NO_TEAM)
+
+    def enter(self) -> tuple[tuple[int, int, int], Sequence[int], Array]:
+        """Returns where the entry point, constants and working memory are, the other addresses, and that memory."""
         team = self._workers.team() if self._workers is not None else None
         others = team.arguments if team is not None else _NO_TEAM
-        arena = self._taken_arena()
-        try:
-            areas = self._entry_address, self._constants.address, address_of(arena)
-            return repetition.advance(rounds, values, self._load_rounds(), areas, others)
-        finally:
-            self._arenas.append(arena)
+        memory = self._taken_arena()
+        areas = self._entry_address, self._constants.address, address_of(memory)
+        return areas, others, memory
+
+    def leave(self, memory: Array) -> None:
+        """Takes working memory back."""
+        self._arenas.append(memory)
 
     def _call(self, addresses: list[int], arena: Array, extents: Extents) -> Extents:
         numbers = self._no_numbers
