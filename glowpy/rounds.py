@@ -61,7 +61,7 @@ class Rounds:
 
 
 class Do(IntEnum):
-    """What a step of a round does with its operands, of which the first is the result but for CALL and jumps."""
+    """Operations of a round. The first operand is the result but for CALL and jumps."""
 
     CALL = 0
     """Computes a network: its number, then the values that it takes and gives."""

@@ -36,7 +36,7 @@ Step = Callable[[dict[str, HostValue]], None]
 
 
 _MOST_FUNCTIONS = 4
-"""What has computed a part is remembered for so many ranges of extents."""
+"""The number of functions that are remembered of a part, each for a range of extents."""
 
 
 class Session(Protocol):

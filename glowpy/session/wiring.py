@@ -44,7 +44,7 @@ class BodyWiring:
     truth: str
 
     def values(self, rounds: Rounds, outer: Mapping[str, HostValue]) -> dict[str, HostValue]:
-        """What registers hold when the next round begins; those that are scanned, with all their elements."""
+        """Returns what registers hold when the next round begins; those that are scanned, with all their elements."""
         wiring = self.wiring
         values = {**self.constants}
         values.update({register: outer[name] for register, name in self.outer.items()})

@@ -274,8 +274,6 @@ def test_lists_that_change_places() -> None:
     for rounds in (1, 2, 5, 90):
         feeds = {"x": VECTOR, "k": np.array(rounds)}
         for got, expected in zip(session.run(None, feeds), reference.run(None, feeds), strict=True):
-            if isinstance(got, list):
-                assert len(got) == len(expected)
             for item, wanted in zip(got, expected, strict=True):
                 assert_same(item, wanted)
 

@@ -145,7 +145,7 @@ class RoundsCall:
         return True
 
     def _take_list(self, name: str, items: Any) -> bool:
-        if not isinstance(items, list) or not all(isinstance(item, np.ndarray) for item in items):
+        if not isinstance(items, list) or not all(t is np.ndarray for t in {*map(type, items)}):
             return False
         if not all(self._is_kind(name, dtype) for dtype in {item.dtype for item in items}):
             return False
@@ -173,7 +173,8 @@ class RoundsCall:
         self._keeping.append(extents)
         ranks = {shape: (address_of(numbers), len(shape)) for shape, numbers in extents.items()}
         table[: len(items), 0], table[: len(items), 3] = addresses, origins
-        table[: len(items), 1:3] = [ranks[item.shape] for item in items]
+        is_one = len(shapes) == 1
+        table[: len(items), 1:3] = [ranks[item.shape] for item in (items[:1] if is_one else items)]
         return True
 
     def _hold(self, name: str, table: Array, count: int) -> None:
@@ -269,9 +270,9 @@ class RoundsCall:
         rounds, plan = self._rounds, self._plan
         rounds.round, rounds.goes_on = self._said("round"), bool(self._said("goes_on"))
         turn = 1 - self._said("parity")
-        seen: set[int] = set()
-        for place, *names in plan.wiring.carried:
-            rounds.state[place] = self._state(*names, turn, seen)
+        seen: set[str] = set()
+        for place, taken, given in plan.wiring.carried:
+            rounds.state[place] = self._state(taken, given, turn, seen)
         count = rounds.round - self._first
         for place, name in enumerate(plan.wiring.stacked):
             memory = self._areas.get(place, self._shared)  # there is none for no elements

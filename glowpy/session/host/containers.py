@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,12 +116,17 @@ def _split(n: HostNode) -> Callable[..., list[HostValue]]:
             sizes = [int(item) for item in split.reshape(-1)]
         if sum(sizes) != size or min(sizes, default=0) < 0:
             raise UserError(f"expected sizes with the sum {size}, got {reprlib.repr(sizes)}")
-        ends = np.cumsum(sizes[:-1], dtype=np.int64)
-        parts = np.split(input, ends, along) if sizes else []
-        squeezed = split is None and not keep
-        return [part.squeeze(along) if squeezed else part for part in parts]
+        if split is None and not keep:
+            return [*np.moveaxis(input, along, 0)] if input.ndim > 1 else _scalars(input)
+        before, ends = (slice(None),) * along, [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+        return [input[(*before, slice(start, end))] for start, end in pairwise(ends)]
 
     return compute
+
+
+def _scalars(array: Array) -> list[HostValue]:
+    """The elements of a vector as arrays, which iterating over it does not give."""
+    return [array[place, ...] for place in range(array.size)]
 
 
 # Optionals: a value, or None.
