@@ -82,7 +82,7 @@ def program(body: str) -> IRFunction:
     text = "irfunction @main {\n  declare\n"
     text += "".join(f"    {name} = {type}\n" for name, type in declared)
     text += "  program\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
-    return parse_irfunction(text)
+    return parse_irfunction(text, extra=CpuBackend.instructions)
 
 
 @pytest.mark.parametrize("passed", GRAPH_PASSES.values(), ids=GRAPH_PASSES.keys())

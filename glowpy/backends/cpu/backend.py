@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from glowpy.llvm.library import KernelLibrary
     from glowpy.measuring.meter import Meter
     from glowpy.measuring.tuned import Tuning
-    from glowpy.passes import GraphPass
+    from glowpy.passes import GraphPass, IRPass
 
 __all__ = ["CpuBackend"]
 
@@ -137,6 +137,10 @@ class CpuBackend(Backend):
         Without floating point, stored integers are rounded in integers.
         """
         return self.compiler.post_lowering()
+
+    def ir_passes(self) -> Sequence[IRPass]:
+        """Products take no more scratch memory than there is room for."""
+        return self.compiler.ir_passes()
 
     def explained(self, program: Program) -> Iterator[Explanation]:
         """Yields the decisions about the products of a program that this backend has compiled."""

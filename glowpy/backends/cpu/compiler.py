@@ -24,6 +24,7 @@ from glowpy.backends.cpu.measuring.trial import timed_runs
 from glowpy.backends.cpu.measuring.tuning import Tuner
 from glowpy.backends.cpu.options import CpuOptions, Timed
 from glowpy.backends.cpu.passes.band_depthwise import BandDepthwisePass
+from glowpy.backends.cpu.passes.fit_scratch import FitScratchPass
 from glowpy.backends.cpu.passes.fold_shuffle import FoldShufflePass
 from glowpy.backends.cpu.passes.fuse_attention import FuseAttentionPass
 from glowpy.backends.cpu.passes.fuse_norm import FuseNormPass
@@ -61,7 +62,7 @@ from glowpy.llvm.objects import compile_objects, compile_whole, load_objects
 from glowpy.llvm.stock import Stock, open_stock
 from glowpy.llvm.variant import STOCK_FOLDER
 from glowpy.operators import operator_sets
-from glowpy.passes import GraphPass, PassContext
+from glowpy.passes import GraphPass, IRPass, PassContext
 from glowpy.recipe import Compilation
 from glowpy.runtime.weights import Weights, weights_of
 from glowpy.sanitizer import NumberedRuns
@@ -177,6 +178,10 @@ class Compiler:
             MergePhasesPass(variant),
             MergePixelsPass(variant),
         )
+
+    def ir_passes(self) -> Sequence[IRPass]:
+        """Products take no more scratch memory than there is room for."""
+        return (FitScratchPass(),)
 
     def post_lowering(self) -> Sequence[GraphPass]:
         """Halves are computed with in f32; products get packed weights and register tiles for the target.

@@ -248,8 +248,8 @@ def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
         tuple(loop.name for loop in (*work.tiles, *work.patches) if loop is not None),
         (),
         best is None
-        or (best.patch, best.pixels, best.vectors, best.slab, best.bands, best.blocks)
-        != tuple(inst.attrs[name] for name in free),
+        or (best.patch, best.pixels, best.vectors, best.slab)
+        != (inst.patch, inst.tile_pixels, inst.tile_vectors, inst.slab),
     )
 
 
@@ -272,8 +272,8 @@ def _strassen(inst: CpuStrassenInst, machine: Machine) -> Explanation:
         tuple(tile.name for tile in work.tiles if tile is not None),
         (),
         best is None
-        or (best.pixels, best.vectors, best.slab, best.bands, best.pairs)
-        != tuple(inst.attrs[name] for name in free),
+        or (best.pixels, best.vectors, best.slab)
+        != (inst.tile_pixels, inst.tile_vectors, inst.slab),
     )
 
 

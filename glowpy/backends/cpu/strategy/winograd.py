@@ -25,6 +25,7 @@ __all__ = [
     "choose_winograd",
     "convolved_shape",
     "count_patches",
+    "fewer_units",
     "patch_steps",
     "winograd_decisions",
     "winograd_ways",
@@ -255,6 +256,15 @@ def _with_slabs(
         (patch[0], patch[1]), tile.pixels, tile.vectors, slab, bands, blocks, cycles
     )
     return cycles * (1 - _SECOND + 2 * _SECOND * share) * max(work / most_work, 1), decision
+
+
+def fewer_units(bands: int, share: int, count: int, most: int) -> tuple[int, int]:
+    """Bands, and how many of `count` blocks a unit has of each, so that there are at most so many units.
+
+    Blocks of a band are put together first: what a unit spreads is then spread once.
+    """
+    bands = min(bands, _even(most))
+    return bands, max(share, _share(count, max(most // bands, 1)))
 
 
 def _even(count: int) -> int:
