@@ -20,6 +20,10 @@ _TILED_MATMUL_KINDS = {**_MATMUL_KINDS, "bf16": {"result": "f32"}}
 _BLOCK_KINDS = {
     kind: {"result": "f32", "lhs": "f32", "scales": "f32", "zeros": "i8"} for kind in ("i8", "u32")
 }
+_BYTE_BLOCK_KINDS = {
+    kind: {"result": "f32", "lhs": "i8", "lhs_scales": "f32", "lhs_sums": "i32", "scales": "f32", "zeros": "i8"}
+    for kind in ("i8", "u32")
+}
 _LATE = "gradients are taken before the CPU backend brings it in"
 
 
@@ -73,6 +77,20 @@ Op(
     rows=["lhs"],
     kernel={"rhs": ("i8", "u32")},
     mixed=_BLOCK_KINDS,
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
+    "CpuByteBlockMatmul",
+    "[..., M, K] rounded to 8 bits, as `cpu_quantize_blocks` gives it, times a right side of stored integers: lhs * lhs_scales times (rhs - zeros) * scales. The products of "
+    "`block` neighbours in depth are added up as integers. rhs is [blocks, ceil(K / 4), 4 NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, "
+    "which may be missing, are [blocks, ceil(K / block), NR].",
+    inputs=["lhs", "lhs_scales", "lhs_sums", "rhs", "scales", "zeros"],
+    attrs=[integer("block")],
+    traits=["typed", "units", "epilogue"],
+    strided=["result"],
+    kernel={"rhs": ("i8", "u32")},
+    mixed=_BYTE_BLOCK_KINDS,
     backend="cpu",
     no_derivative=_LATE,
 )
@@ -165,6 +183,20 @@ Op(
     kernel={"lhs": _PRODUCTS},
     mixed=_MATMUL_KINDS,
     quant="rule",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
+    "CpuQuantizeBlocks",
+    "input [..., K] in integers of 8 bits, with a scale for each `block` neighbours, and the sum of their integers. Zeros fill up the last eight. For a right side of 4 `bits` the "
+    "even ones of eight neighbours come before the odd ones.",
+    inputs=["input"],
+    results=["result", "scales", "sums"],
+    attrs=[integer("block"), integer("bits")],
+    traits=["units"],
+    rows=["input"],
+    kernel={"input": ("f32",)},
+    mixed={"f32": {"result": "i8", "scales": "f32", "sums": "i32"}},
     backend="cpu",
     no_derivative=_LATE,
 )

@@ -46,6 +46,14 @@ NodeOnly(
     attrs=[integer("axis"), integer("block"), integer("bits")],
     no_derivative=_NO_DERIVATIVE,
 )
+NodeOnly(
+    "RoundBlocks",
+    "input, with a scale for each `block` neighbours of the last dimension, their largest magnitude / 127: times the reciprocal of its scale, rounded to the "
+    "nearest integer, halves to even, times the scale. Blocks with a scale below 2^-126 are zeros.",
+    inputs=["input"],
+    attrs=[integer("block")],
+    no_derivative=_NO_DERIVATIVE,
+)
 
 Elementwise("SubtractOffset", 2, "How many steps the stored integer lhs lies above the offset rhs, as a float", "float_of_i32((int32_t)((uint32_t)lhs - (uint32_t)rhs))", "numeric.subtract_offset(lhs, rhs)", _STORED, result_kinds=("f32",), no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule", plain=["rhs"])
 Elementwise("Saturate", 2, "The nearest integer to lhs, halves to even, plus the offset rhs, limited to the result's kind; NaN gives the lowest", {"float": "saturate_{r}(lhs, rhs)", "int": "limit_{r}(lhs, rhs)"}, "numeric.saturate(lhs, rhs, result.type)", ("f32", "i32"), result_kinds=_STORED, no_derivative=_NO_DERIVATIVE, traits=("typed",), quant="rule")

@@ -1694,6 +1694,22 @@ class Builder(ABC):
         }
         return self.create(nodes.DequantizeBlocksNode, name, inputs, attrs, result_type, loc)
 
+    def create_round_blocks(
+        self,
+        name: str,
+        input: Operand,
+        block: int,
+        *,
+        result_type: Type | None = None,
+        loc: Loc | None = None,
+    ) -> nodes.RoundBlocksNode:
+        """input, with a scale for each `block` neighbours of the last dimension, their largest magnitude / 127: times the reciprocal of its scale, rounded to the nearest integer, halves to even, times the scale. Blocks with a scale below 2^-126 are zeros."""
+        inputs = (input,)
+        attrs: dict[str, Attr] = {
+            "block": block,
+        }
+        return self.create(nodes.RoundBlocksNode, name, inputs, attrs, result_type, loc)
+
     def create_subtract_offset(
         self,
         name: str,

@@ -113,6 +113,7 @@ __all__ = [
     "RnnNode",
     "RoiAlignNode",
     "RoiMaxPoolNode",
+    "RoundBlocksNode",
     "RoundNode",
     "SampleNode",
     "SaturateNode",
@@ -2333,6 +2334,27 @@ class DequantizeBlocksNode(Node):
 
 
 @final
+class RoundBlocksNode(Node):
+    """input, with a scale for each `block` neighbours of the last dimension, their largest magnitude / 127: times the reciprocal of its scale, rounded to the nearest integer, halves to even, times the scale. Blocks with a scale below 2^-126 are zeros.
+
+    Declared in classgen/specs/quant.py.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "round_blocks",
+        ("input",),
+        (AttrSpec("block", "int"),),
+        ("result",),
+        frozenset(),
+        no_derivative="a stored integer moves in steps",
+    )
+
+    input = InputField(0)
+    block = AttrField[int]()
+
+
+@final
 class SubtractOffsetNode(Node):
     """How many steps the stored integer lhs lies above the offset rhs, as a float.
 
@@ -3297,6 +3319,7 @@ NODES: tuple[type[Node], ...] = (
     RescaleNode,
     DynamicQuantizeNode,
     DequantizeBlocksNode,
+    RoundBlocksNode,
     SubtractOffsetNode,
     SaturateNode,
     ScaleRoundedNode,

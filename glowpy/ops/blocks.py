@@ -1,4 +1,4 @@
-"""Stored integers with a scale and a zero for each block of neighbours: what they stand for."""
+"""Integers with a scale for each block of neighbours: stored ones, and those that floats are rounded to."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import numpy as np
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.shape import is_same_shape
 from glowpy.core.tensor import Array, Tensor
-from glowpy.core.type import Type
+from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
 from glowpy.graph.infer import infer
-from glowpy.graph.node import Operand
-from glowpy.graph.nodes_gen import DequantizeBlocksNode
+from glowpy.graph.node import NodeValue, Operand
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, RoundBlocksNode
 from glowpy.lower import lower
 from glowpy.ops.operands import expect_axis
 from glowpy.opt.known import known_tensor
 from glowpy.support.errors import UserError
-from glowpy.support.symbolic import ceil_div, static
+from glowpy.support.symbolic import ceil_div, product, static
 
 __all__: list[str] = []
 
 _BITS = (4, 8)
+_STEPS = 127.0
+_LEAST_SCALE = 2.0**-126
 
 
 @infer(DequantizeBlocksNode)
@@ -63,3 +65,50 @@ def _lower(f: Function, n: DequantizeBlocksNode) -> Operand:
     scale = f.create_gather(f"{n.name}_scale", n.scale, places, axis)
     steps = f.create_subtract_offset(f"{n.name}_steps", n.type, n.input, zero)
     return f.create_uncontracted_mul(n.name, steps, scale)
+
+
+@infer(RoundBlocksNode)
+def _infer_rounded(input: Type, *, block: int) -> Type:
+    if input.kind is not ElemKind.F32 or input.rank == 0:
+        raise UserError(f"expected rows of kind f32, got {input}")
+    if block < 1:
+        raise UserError(f"expected a block of at least 1, got {block}")
+    static(input.shape[-1:])
+    return input
+
+
+@lower(RoundBlocksNode)
+def _lower_rounded(f: Function, n: RoundBlocksNode) -> Operand:
+    """Rows in blocks, the last of which is filled up with zeros."""
+    *outer, depth = n.type.shape
+    (size,) = static([depth])
+    blocks = ceil_div(size, n.block)
+    rest = blocks * n.block - size
+    whole = n.input
+    if rest:
+        pads = (0,) * (2 * n.type.rank - 1) + (rest,)
+        whole = f.create_pad(n.name, n.input, pads, 0.0).result
+    shape = (*outer, blocks, n.block)
+    if len(shape) > MAX_RANK:
+        shape = (product(outer), blocks, n.block)
+    x = f.create_reshape(n.name, Type(ElemKind.F32, shape), whole).result
+    rounded = f.create_reshape(n.name, whole.type, _rounded(f, n.name, x))
+    if not rest:
+        return rounded
+    return f.create_slice(n.name, n.type, rounded, (0,) * n.type.rank, (1,) * n.type.rank)
+
+
+def _rounded(f: Function, name: str, x: NodeValue) -> Operand:
+    """Numbers rounded with a scale for all of the last dimension."""
+
+    def number(value: float) -> Operand:
+        return f.create_splat(f"{name}_number", Type(ElemKind.F32, ()), value)
+
+    axes = (x.type.rank - 1,)
+    largest = f.create_reduce_max(name, f.create_abs(name, x), axes)
+    scale = f.create_div(f"{name}_scale", largest, number(_STEPS))
+    counts = f.create_le(name, number(_LEAST_SCALE), scale)
+    quotient = f.create_div(name, number(1.0), scale)
+    inverse = f.create_select(f"{name}_inverse", counts, quotient, number(0.0))
+    steps = f.create_round(name, f.create_uncontracted_mul(name, x, inverse))
+    return f.create_uncontracted_mul(name, steps, scale)

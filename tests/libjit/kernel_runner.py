@@ -34,6 +34,7 @@ from glowpy.llvm.scalars_gen import SCALARS
 from glowpy.support.symbolic import static
 from tests.libjit import (
     attention_cases,
+    block_cases,
     kernel_cases,
     norm_cases,
     product_cases,
@@ -55,6 +56,7 @@ from tests.libjit.product_runner import (
 _MAKERS = {
     **kernel_cases.MAKERS,
     **product_cases.MAKERS,
+    **block_cases.MAKERS,
     **recurrent_cases.MAKERS,
     **attention_cases.MAKERS,
     **norm_cases.MAKERS,

@@ -21,7 +21,7 @@ from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape,
 
 # ------------------------------------------------------------------------------------ matrix products
 
-_PRODUCTS: list[tuple[Shape, Shape]] = [
+PRODUCTS: list[tuple[Shape, Shape]] = [
     *(((3, 5), (5, n)) for n in LENGTHS),
     *(((n, 4), (4, 9)) for n in LENGTHS),
     *(((2, n), (n, 17)) for n in LENGTHS),
@@ -35,7 +35,7 @@ _PRODUCTS: list[tuple[Shape, Shape]] = [
     ((0, 2, 3), (3, 2)),
     ((0, 0), (0, 0)),
 ]
-_PACKED_PRODUCTS = [pair for pair in _PRODUCTS if len(pair[1]) < MAX_RANK]
+_PACKEDPRODUCTS = [pair for pair in PRODUCTS if len(pair[1]) < MAX_RANK]
 """Packed matrices have a dimension more."""
 _SLABS = (300, 256), (256, 20)
 """Large enough that the left side is walked in slabs."""
@@ -79,7 +79,7 @@ def _whole_words(*sides: tuple[Array, int]) -> list[Array]:
 
 
 def _mat_mul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
-    for left, right in [*_PRODUCTS, _SLABS]:
+    for left, right in [*PRODUCTS, _SLABS]:
         lhs, rhs = numbers(suffixes[0], left, 1), numbers(suffixes[0], right, 2)
         yield Case({"lhs": lhs, "rhs": rhs}, {"result": _product(lhs, rhs)})
     lhs, rhs = specials(suffixes[0], (7, 5), 1), specials(suffixes[0], (5, 19), 2)
@@ -118,7 +118,7 @@ def _walk(number: int, lines: int) -> dict[str, Attr]:
 def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     (suffix,) = suffixes
     attrs: dict[str, Attr]
-    runs = [(pair, tile) for pair in _PACKED_PRODUCTS for tile in _TILES]
+    runs = [(pair, tile) for pair in _PACKEDPRODUCTS for tile in _TILES]
     runs += [(_SLABS, (7, 1)), (_SLABS, (12, 2)), (_FETCHED, (4, 1))]
     runs = _share(runs, suffix)
     for number, ((left, right), (rows, vectors)) in enumerate(runs):
@@ -148,49 +148,6 @@ def _cpu_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
             yield Case(operands, {"result": _product(lhs, rhs)}, attrs)
 
 
-def _cpu_block_matmul(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
-    """Integers of 8 bits, or of 4 bits in words of eight; with and without zeros. All sums are exact."""
-    (suffix,) = suffixes
-    word, columns = {"i8": 1, "u32": 8}[suffix], 4 * lanes
-    pairs = [pair for pair in _PRODUCTS if len(pair[1]) == 2 and 0 not in pair[0] + pair[1]]
-    for number, (left, right) in enumerate([*pairs, ((2, 9, 70), (70, 67)), ((5, 64), (64, 65))]):
-        block = (16, 1 << 20, 32)[number % 3]
-        parameters = math.ceil(right[0] / block), right[1]
-        lhs = numbers("f32", left, 1)
-        stored = numbers("i8", right, 2) >> (4 if suffix == "u32" else 0)
-        scales, zeros = numbers("f32", parameters, 3), numbers("i8", parameters, 4) >> 4
-        has_zeros = number % 2 == 0
-        if not has_zeros:
-            zeros[...] = 0
-        places = np.arange(right[0]) // block
-        weights = (stored.astype(np.float64) - zeros[places]) * scales[places]
-        result = np.einsum("...mk,kn->...mn", lhs.astype(np.float64), weights).astype(np.float32)
-        rhs = _rows_in_columns(stored if word == 1 else _nibbles(stored), columns)
-        operands = {
-            "lhs": lhs,
-            "rhs": rhs,
-            "scales": _rows_in_columns(scales, columns),
-            "zeros": _rows_in_columns(zeros, columns) if has_zeros else np.zeros(0, np.int8),
-        }
-        yield Case(operands, {"result": result}, {"block": block})
-
-
-def _nibbles(stored: Array) -> Array:
-    """Words with eight neighbours of a column, the first in the lowest bits."""
-    words = np.zeros((math.ceil(len(stored) / 8), stored.shape[1]), np.uint32)
-    for k, row in enumerate(stored):
-        words[k // 8] |= (row & 15).astype(np.uint32) << np.uint32(4 * (k % 8))
-    return words
-
-
-def _rows_in_columns(matrix: Array, columns: int) -> Array:
-    """[K, N] to [ceil(N / columns), K, columns], filled with zeros."""
-    packed = np.zeros((math.ceil(matrix.shape[1] / columns), len(matrix), columns), matrix.dtype)
-    for col in range(matrix.shape[1]):
-        packed[col // columns, :, col % columns] = matrix[:, col]
-    return packed
-
-
 Run = TypeVar("Run")
 
 
@@ -209,7 +166,7 @@ def _sides(suffix: str, left: Shape, right: Shape) -> list[Array]:
 def _cpu_plain_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
     """The right side lies in memory by columns, or by rows."""
     (suffix,) = suffixes
-    for left, right in _PRODUCTS:
+    for left, right in PRODUCTS:
         lhs, rhs = numbers(suffix, left, 1), numbers(_WEIGHTS.get(suffix, suffix), right, 2)
         columns = np.ascontiguousarray(rhs.swapaxes(-1, -2))
         for transposed in (columns, rhs.swapaxes(-1, -2)):
@@ -234,7 +191,7 @@ def _cpu_row_matmul(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 def _cpu_pack_matrix(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     """Matrices whose rows lie in memory one after the other, or whose columns do."""
-    shapes = dict.fromkeys(right for _, right in _PACKED_PRODUCTS)
+    shapes = dict.fromkeys(right for _, right in _PACKEDPRODUCTS)
     for by_columns, shape, vectors in itertools.product((False, True), shapes, (1, 2, 5)):
         matrix, block = numbers(suffixes[0], shape), vectors * lanes
         if by_columns:
@@ -583,7 +540,6 @@ def _cpu_strassen_sums(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
 
 MAKERS: dict[str, Maker] = {
     "mat_mul": _mat_mul,
-    "cpu_block_matmul": _cpu_block_matmul,
     "cpu_conv": _cpu_conv,
     "cpu_depthwise_conv": _cpu_depthwise_conv,
     "cpu_matmul": _cpu_matmul,

@@ -19,7 +19,9 @@ def packed(rows: int, columns: int, bits: int) -> Array:
     return RNG.integers(0, 256, (rows, -(-columns * bits // 8)), np.uint8, endpoint=False)
 
 
-def product(bits: int, block: int, depth: int, columns: int, *, zeros: bool, bias: bool) -> Case:
+def product(
+    bits: int, block: int, depth: int, columns: int, *, zeros: bool, bias: bool, level: int = 0
+) -> Case:
     blocks = -(-depth // block)
     weights = packed(columns, blocks * block, bits).reshape(columns, blocks, block * bits // 8)
     inputs: list[Array | None] = [
@@ -31,8 +33,11 @@ def product(bits: int, block: int, depth: int, columns: int, *, zeros: bool, bia
         f32(columns) if bias else None,
     ]
     given = [i for i, array in enumerate(inputs) if i and array is not None]
-    attributes = {"K": depth, "N": columns, "bits": bits, "block_size": block, "accuracy_level": 0}
-    title = f"{bits} bits in {block} of {depth}x{columns}, zeros {zeros}, bias {bias}"
+    attributes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+    attributes["accuracy_level"] = level
+    title = (
+        f"{bits} bits in {block} of {depth}x{columns}, zeros {zeros}, bias {bias}, level {level}"
+    )
     return Case("MatMulNBits", inputs[: max(given) + 1], attributes, title, known=given)
 
 
@@ -43,6 +48,11 @@ def cases() -> Iterator[Case]:
     yield product(4, 128, 256, 65, zeros=False, bias=True)
     yield product(8, 32, 96, 40, zeros=True, bias=False)
     yield product(8, 64, 70, 33, zeros=False, bias=False)
+    yield product(4, 32, 96, 40, zeros=False, bias=False, level=4)
+    yield product(4, 32, 100, 40, zeros=True, bias=True, level=4)
+    yield product(4, 128, 256, 65, zeros=False, bias=True, level=4)
+    yield product(8, 32, 96, 40, zeros=False, bias=False, level=4)
+    yield product(4, 32, 96, 40, zeros=False, bias=False, level=1)
 
 
 def four_bits(form: int, block: int, depth: int, columns: int, dtype: type) -> Case:

@@ -489,6 +489,21 @@ def test_weights_of_4_bits_take_half_a_byte(kind: ElemKind, tmp_path: Path) -> N
     same_numbers(interpreted(glowpy.load(path), feeds), expected)
 
 
+def test_rounded_rows_are_plain_operators(tmp_path: Path) -> None:
+    for shape in ((3, 64), (2, 3, 40)):
+        module = Module()
+        f = module.create_function("main")
+        x = module.create_placeholder("x", glowpy.Type(ElemKind.F32, shape))
+        saved(module, f.create_round_blocks("rows", x, block=32), "y")
+        path = tmp_path / "rows.onnx"
+        glowpy.save(module, path)
+        feeds = {"x": np.random.default_rng(5).normal(size=shape).astype(np.float32)}
+        feeds["x"][0] = 0
+        expected = interpreted(module, feeds)
+        for got in (on_onnxruntime(path, feeds), interpreted(glowpy.load(path), feeds)):
+            np.testing.assert_array_equal(got["y"], expected["y"])
+
+
 def test_ranges_found_at_run_time_are_one_operator(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     module = Module()

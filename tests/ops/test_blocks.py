@@ -15,11 +15,11 @@ from glowpy.core.quantized import offsets_of, scales_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
 from glowpy.engine import BACKENDS, compilation
-from glowpy.graph.nodes_gen import DequantizeBlocksNode
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, RoundBlocksNode
 from glowpy.support.errors import UserError
 from tests.ops.harness import bound
 
-TESTED = (DequantizeBlocksNode,)
+TESTED = (DequantizeBlocksNode, RoundBlocksNode)
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,35 @@ def blocks_of(
     )
 
 
-def multiplied(lhs: Array, blocks: Blocks, backend: str) -> Array:
-    """lhs times the weights, as a network."""
+def product_of(lhs: Array, blocks: Blocks, *, rounded: int = 0) -> glowpy.Function:
+    """A network that multiplies the weights by x, which is rounded in blocks of so many if there are any."""
     module = glowpy.Module()
     f = module.create_function("main")
-    x = module.create_placeholder("x", Type(ElemKind.F32, lhs.shape))
+    x = module.create_placeholder("x", Type(ElemKind.F32, lhs.shape)).value
+    if rounded:
+        x = f.create_round_blocks("rows", x, block=rounded).result
     result = f.create_mat_mul("y", x, blocks.node(f))
     output = module.create_placeholder("out", result.result.type)
     f.create_save("save", result, output)
+    return f
+
+
+def multiplied(lhs: Array, blocks: Blocks, backend: str, *, rounded: int = 0) -> Array:
+    """lhs times the weights, as a network."""
+    f = product_of(lhs, blocks, rounded=rounded)
     return np.asarray(glowpy.compile(f, bound(backend))({"x": lhs})["out"])
+
+
+def rounded_numbers(x: Array, block: int) -> Array:
+    """What `round_blocks` makes of rows, in f64 but for the scales."""
+    result = np.zeros(x.shape)
+    for first in range(0, x.shape[-1], block):
+        part = x[..., first : first + block]
+        scale = np.abs(part).max(axis=-1, keepdims=True) / np.float32(127)
+        counts = scale >= np.finfo(np.float32).tiny
+        inverse = np.where(counts, np.float32(1) / np.where(counts, scale, 1), np.float32(0))
+        result[..., first : first + block] = np.rint(part * inverse) * scale.astype(np.float64)
+    return result
 
 
 SHAPES = [
@@ -110,6 +130,66 @@ def test_products_with_stored_weights(bits: int, dtype: type, backend: str) -> N
         result = multiplied(lhs, blocks, backend)
         bound_of_error = 1e-5 * (np.abs(lhs) @ np.abs(numbers)) + 1e-5 * bits * np.abs(lhs).sum()
         assert np.all(np.abs(result - lhs @ numbers) <= bound_of_error), (shape, columns, block)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_products_of_rounded_rows(bits: int, backend: str) -> None:
+    """The result is that of the rounded numbers, and not further from that of the others than the documents say."""
+    for number, ((shape, columns), block) in enumerate(product(SHAPES, (32, 128))):
+        blocks = blocks_of((shape[-1], columns), block, bits, np.uint8, zeros=number % 3 > 0)
+        lhs = np.random.default_rng(number).normal(size=shape).astype(np.float32)
+        numbers, rows = blocks.numbers(), rounded_numbers(lhs, block)
+        result = multiplied(lhs, blocks, backend, rounded=block)
+        assert np.all(
+            np.abs(result - rows @ numbers) <= 2e-6 * (np.abs(rows) @ np.abs(numbers)) + 1e-6
+        )
+        most = np.zeros((*shape[:-1], columns))
+        for first in range(0, shape[-1], block):
+            part = slice(first, first + block)
+            largest = np.abs(lhs[..., part]).max(axis=-1, keepdims=True)
+            most += largest / 254 * np.abs(numbers[part]).sum(axis=0)
+        assert np.all(np.abs(result - lhs @ numbers) <= 1.001 * most + 1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("shape", [(40,), (2, 3, 33), (3, 64)])
+def test_rows_are_rounded(shape: tuple[int, ...], backend: str) -> None:
+    """Also where no product reads them; a block of zeros, or of numbers as small as nothing, is zeros."""
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    module = glowpy.Module()
+    f = module.create_function("main")
+    rows = f.create_round_blocks(
+        "rows", module.create_placeholder("x", Type(ElemKind.F32, shape)), block=32
+    )
+    f.create_save("save", rows, module.create_placeholder("out", rows.type))
+    for factor in (1, 0, 1e-40):
+        scaled = (x * np.float32(factor)).astype(np.float32)
+        result = glowpy.compile(f, bound(backend))({"x": scaled})["out"]
+        np.testing.assert_array_equal(result, rounded_numbers(scaled, 32).astype(np.float32))
+
+
+def test_integers_are_multiplied_where_the_blocks_are_the_same() -> None:
+    lhs = np.zeros((2, 96), np.float32)
+    for bits, rounded, expected in (
+        (4, 32, {"cpu_quantize_blocks", "cpu_byte_block_matmul"}),
+        (8, 32, {"cpu_quantize_blocks", "cpu_byte_block_matmul"}),
+        (4, 64, {"cpu_block_matmul"}),
+        (4, 0, {"cpu_block_matmul"}),
+    ):
+        f = product_of(lhs, blocks_of((96, 5), 32, bits, np.uint8), rounded=rounded)
+        assert expected <= set(instructions_of(f))
+
+
+def test_products_share_the_rounding_of_their_rows() -> None:
+    module = glowpy.Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", Type(ElemKind.F32, (2, 64)))
+    rows = f.create_round_blocks("rows", x, block=32)
+    for seed in range(3):
+        y = f.create_mat_mul("y", rows, blocks_of((64, 5 + seed), 32, 4, np.uint8).node(f))
+        f.create_save("save", y, module.create_placeholder(f"out{seed}", y.result.type))
+    assert instructions_of(f).count("cpu_quantize_blocks") == 1
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -169,12 +249,15 @@ def test_what_no_product_reads_as_stored_becomes_floats() -> None:
         np.testing.assert_allclose(result, lhs @ blocks.numbers(), rtol=1e-4, atol=1e-4)
 
 
-def test_a_row_is_computed_as_it_is_among_others() -> None:
+@pytest.mark.parametrize("rounded", [0, 32])
+def test_a_row_is_computed_as_it_is_among_others(rounded: int) -> None:
+    """As a decoder's steps of several tokens, and of several texts, have to be."""
     blocks = blocks_of((160, 70), 32, 4, np.uint8)
-    lhs = np.random.default_rng(0).normal(size=(7, 160)).astype(np.float32)
-    together = multiplied(lhs, blocks, "cpu")
-    for index, row in enumerate(lhs):
-        assert np.array_equal(multiplied(row[np.newaxis], blocks, "cpu")[0], together[index])
+    lhs = np.random.default_rng(0).normal(size=(15, 160)).astype(np.float32)
+    together = multiplied(lhs, blocks, "cpu", rounded=rounded)
+    for index in (0, 7, 8, 11, 12, 14):
+        alone = multiplied(lhs[index : index + 1], blocks, "cpu", rounded=rounded)
+        assert np.array_equal(alone[0], together[index])
 
 
 KNOWN = [

@@ -15,7 +15,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node
-from glowpy.graph.nodes_gen import DequantizeBlocksNode, MatMulNode
+from glowpy.graph.nodes_gen import DequantizeBlocksNode, MatMulNode, RoundBlocksNode
 from glowpy.opt.known import is_known
 from glowpy.support.symbolic import ceil_div
 
@@ -26,6 +26,7 @@ __all__ = [
     "pack_integers",
     "packed_blocks",
     "packs_blocks",
+    "rounded_with",
     "signed",
     "unpack_integers",
 ]
@@ -55,11 +56,34 @@ def packs_blocks(n: MatMulNode) -> bool:
     return are_known and words and source.axis == 0 and n.lhs.node is not source
 
 
+def rounded_with(n: MatMulNode) -> RoundBlocksNode | None:
+    """The rounding of the left side of a product that `packs_blocks` takes, if it has the blocks of the right side."""
+    rounding, source, depth = n.lhs.node, n.rhs.node, n.rhs.type.shape[0]
+    assert isinstance(source, DequantizeBlocksNode)
+    if not isinstance(rounding, RoundBlocksNode):
+        return None
+    blocks = {min(node.block, depth) for node in (rounding, source)}
+    return (
+        rounding
+        if len(blocks) == 1 and (source.block % WORD == 0 or source.block >= depth)
+        else None
+    )
+
+
 def is_read_in_blocks(node: Node) -> bool:
-    """Whether a node is a right side that all who read it take as it is stored."""
-    users = node.result.users if isinstance(node, DequantizeBlocksNode) else []
+    """Whether a node is a side of products that all of them take as it is stored, or as it is rounded."""
+    if isinstance(node, DequantizeBlocksNode):
+        users = node.result.users
+        return bool(users) and all(
+            isinstance(user, MatMulNode) and user.rhs.node is node and packs_blocks(user)
+            for user in users
+        )
+    users = node.result.users if isinstance(node, RoundBlocksNode) else []
     return bool(users) and all(
-        isinstance(user, MatMulNode) and user.rhs.node is node and packs_blocks(user)
+        isinstance(user, MatMulNode)
+        and user.lhs.node is node
+        and packs_blocks(user)
+        and rounded_with(user) is not None
         for user in users
     )
 
@@ -71,12 +95,12 @@ def signed(integers: Array, bits: int) -> Array:
     return (integers.astype(np.int16) - (1 << (bits - 1))).astype(np.int8)
 
 
-def packed_blocks(shape: Shape, bits: int, block: int) -> Type:
-    """The type of packed integers of a matrix, `block` columns together."""
+def packed_blocks(shape: Shape, bits: int, block: int, word: int = 1) -> Type:
+    """The type of packed integers of a matrix, `block` columns together; of 8 bits also `word` neighbours in depth."""
     depth, columns = shape
-    steps = depth if bits == 8 else ceil_div(depth, WORD)
-    kind = ElemKind.I8 if bits == 8 else ElemKind.U32
-    return Type(kind, (ceil_div(columns, block), steps, block))
+    if bits == 4:
+        return Type(ElemKind.U32, (ceil_div(columns, block), ceil_div(depth, WORD), block))
+    return Type(ElemKind.I8, (ceil_div(columns, block), ceil_div(depth, word), block * word))
 
 
 def pack_integers(matrix: Array, bits: int, block: int) -> Iterator[Array]:

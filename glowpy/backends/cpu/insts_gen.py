@@ -16,6 +16,7 @@ __all__ = [
     "INSTS",
     "CpuAttentionInst",
     "CpuBlockMatmulInst",
+    "CpuByteBlockMatmulInst",
     "CpuConvInst",
     "CpuDepthwiseConvInst",
     "CpuGruInst",
@@ -24,6 +25,7 @@ __all__ = [
     "CpuPackMatrixInst",
     "CpuPlainConvInst",
     "CpuPlainMatmulInst",
+    "CpuQuantizeBlocksInst",
     "CpuRnnInst",
     "CpuRowMatmulInst",
     "CpuStandardizeInst",
@@ -121,6 +123,40 @@ class CpuBlockMatmulInst(Instruction):
     rhs = OperandField(2)
     scales = OperandField(3)
     zeros = OperandField(4)
+    block = AttrField[int]()
+
+
+@final
+class CpuByteBlockMatmulInst(Instruction):
+    """[..., M, K] rounded to 8 bits, as `cpu_quantize_blocks` gives it, times a right side of stored integers: lhs * lhs_scales times (rhs - zeros) * scales. The products of `block` neighbours in depth are added up as integers. rhs is [blocks, ceil(K / 4), 4 NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_byte_block_matmul",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("lhs", Access.IN),
+            OperandSpec("lhs_scales", Access.IN),
+            OperandSpec("lhs_sums", Access.IN),
+            OperandSpec("rhs", Access.IN),
+            OperandSpec("scales", Access.IN),
+            OperandSpec("zeros", Access.IN),
+        ),
+        (AttrSpec("block", "int"),),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+    )
+
+    result = OperandField(0)
+    lhs = OperandField(1)
+    lhs_scales = OperandField(2)
+    lhs_sums = OperandField(3)
+    rhs = OperandField(4)
+    scales = OperandField(5)
+    zeros = OperandField(6)
     block = AttrField[int]()
 
 
@@ -451,6 +487,35 @@ class CpuPlainMatmulInst(Instruction):
 
 
 @final
+class CpuQuantizeBlocksInst(Instruction):
+    """input [..., K] in integers of 8 bits, with a scale for each `block` neighbours, and the sum of their integers. Zeros fill up the last eight. For a right side of 4 `bits` the even ones of eight neighbours come before the odd ones.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_quantize_blocks",
+        (
+            OperandSpec("result", Access.OUT),
+            OperandSpec("scales", Access.OUT),
+            OperandSpec("sums", Access.OUT),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+        ),
+        (AttrSpec("block", "int"), AttrSpec("bits", "int")),
+        frozenset({Trait.UNITS}),
+    )
+
+    result = OperandField(0)
+    scales = OperandField(1)
+    sums = OperandField(2)
+    input = OperandField(3)
+    block = AttrField[int]()
+    bits = AttrField[int]()
+
+
+@final
 class CpuRnnInst(Instruction):
     """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
 
@@ -688,6 +753,7 @@ class CpuWinogradInst(Instruction):
 INSTS: tuple[type[Instruction], ...] = (
     CpuAttentionInst,
     CpuBlockMatmulInst,
+    CpuByteBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -696,6 +762,7 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuQuantizeBlocksInst,
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStandardizeInst,

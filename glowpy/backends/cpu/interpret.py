@@ -15,6 +15,7 @@ from glowpy.backends.cpu.block_weights import unpack_integers
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
+    CpuByteBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -23,6 +24,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuQuantizeBlocksInst,
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStandardizeInst,
@@ -39,6 +41,7 @@ from glowpy.backends.cpu.packing import (
     unpack_matrix,
 )
 from glowpy.backends.cpu.recurrent import plain_attrs
+from glowpy.backends.cpu.rounded_rows import in_order, rounded_rows
 from glowpy.backends.cpu.strassen import left_sums
 from glowpy.backends.cpu.strategy.winograd import convolved_shape
 from glowpy.backends.cpu.winograd import unpack_winograd_filter
@@ -186,6 +189,45 @@ def _cpu_block_matmul(
     if not zeros.type.is_empty:
         steps -= unpack_matrix(zeros.array, columns)[places]
     result.array[...] = np.matmul(lhs.array, steps * unpack_matrix(scales.array, columns)[places])
+
+
+@interpret(CpuQuantizeBlocksInst)
+def _cpu_quantize_blocks(
+    result: Tensor, scales: Tensor, sums: Tensor, input: Tensor, *, block: int, bits: int
+) -> None:
+    parts = rounded_rows(input.array, block, bits)
+    for tensor, part in zip((result, scales, sums), parts, strict=True):
+        tensor.array[...] = part
+
+
+@interpret(CpuByteBlockMatmulInst)
+def _cpu_byte_block_matmul(
+    result: Tensor,
+    lhs: Tensor,
+    lhs_scales: Tensor,
+    lhs_sums: Tensor,
+    rhs: Tensor,
+    scales: Tensor,
+    zeros: Tensor,
+    *,
+    block: int,
+) -> None:
+    """The sums of integers within a block are exact in f32 and f64, as they are in the kernel."""
+    del lhs_sums
+    columns, bits = result.type.extents[-1], 8 if rhs.type.kind is ElemKind.I8 else 4
+    rows = in_order(lhs.array, bits).astype(np.float64)
+    depth, places = rows.shape[-1], np.arange(rows.shape[-1]) // block
+    steps = np.zeros((depth, columns))
+    stored = (
+        unpack_matrix(rhs.array, columns, dot_of(ElemKind.I8))
+        if bits == 8
+        else unpack_integers(rhs.array, depth, columns)
+    )
+    steps[: len(stored)] = stored
+    if not zeros.type.is_empty:
+        steps -= unpack_matrix(zeros.array, columns)[places]
+    weights = steps * unpack_matrix(scales.array, columns)[places]
+    result.array[...] = np.matmul(rows * lhs_scales.array[..., places], weights)
 
 
 @interpret(CpuPlainMatmulInst)

@@ -274,6 +274,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("rhs", ("i8", "u32")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_byte_block_matmul": KernelSpec(
+        "cpu_byte_block_matmul",
+        "libjit_cpu_byte_block_matmul",
+        (("rhs", ("i8", "u32")),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_conv": KernelSpec(
         "cpu_conv",
         "libjit_cpu_conv",
@@ -314,6 +320,12 @@ KERNELS: dict[str, KernelSpec] = {
         "cpu_plain_matmul",
         "libjit_cpu_plain_matmul",
         (("lhs", ("f32", "f64", "i8", "u8")),),
+        "classgen/specs/backend_cpu.py",
+    ),
+    "cpu_quantize_blocks": KernelSpec(
+        "cpu_quantize_blocks",
+        "libjit_cpu_quantize_blocks",
+        (("input", ("f32",)),),
         "classgen/specs/backend_cpu.py",
     ),
     "cpu_rnn": KernelSpec(

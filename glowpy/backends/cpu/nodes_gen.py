@@ -20,6 +20,7 @@ __all__ = [
     "NODES",
     "CpuAttentionNode",
     "CpuBlockMatmulNode",
+    "CpuByteBlockMatmulNode",
     "CpuConvNode",
     "CpuDepthwiseConvNode",
     "CpuGruNode",
@@ -28,6 +29,7 @@ __all__ = [
     "CpuPackMatrixNode",
     "CpuPlainConvNode",
     "CpuPlainMatmulNode",
+    "CpuQuantizeBlocksNode",
     "CpuRnnNode",
     "CpuRowMatmulNode",
     "CpuStandardizeNode",
@@ -37,6 +39,7 @@ __all__ = [
     "CpuWinogradNode",
     "create_cpu_attention",
     "create_cpu_block_matmul",
+    "create_cpu_byte_block_matmul",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
     "create_cpu_gru",
@@ -45,6 +48,7 @@ __all__ = [
     "create_cpu_pack_matrix",
     "create_cpu_plain_conv",
     "create_cpu_plain_matmul",
+    "create_cpu_quantize_blocks",
     "create_cpu_rnn",
     "create_cpu_row_matmul",
     "create_cpu_standardize",
@@ -129,6 +133,33 @@ class CpuBlockMatmulNode(Node):
     rhs = InputField(1)
     scales = InputField(2)
     zeros = InputField(3)
+    block = AttrField[int]()
+
+
+@final
+class CpuByteBlockMatmulNode(Node):
+    """[..., M, K] rounded to 8 bits, as `cpu_quantize_blocks` gives it, times a right side of stored integers: lhs * lhs_scales times (rhs - zeros) * scales. The products of `block` neighbours in depth are added up as integers. rhs is [blocks, ceil(K / 4), 4 NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR].
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_byte_block_matmul",
+        ("lhs", "lhs_scales", "lhs_sums", "rhs", "scales", "zeros"),
+        (AttrSpec("block", "int"),),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    lhs = InputField(0)
+    lhs_scales = InputField(1)
+    lhs_sums = InputField(2)
+    rhs = InputField(3)
+    scales = InputField(4)
+    zeros = InputField(5)
     block = AttrField[int]()
 
 
@@ -419,6 +450,31 @@ class CpuPlainMatmulNode(Node):
 
 
 @final
+class CpuQuantizeBlocksNode(Node):
+    """input [..., K] in integers of 8 bits, with a scale for each `block` neighbours, and the sum of their integers. Zeros fill up the last eight. For a right side of 4 `bits` the even ones of eight neighbours come before the odd ones.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_quantize_blocks",
+        ("input",),
+        (AttrSpec("block", "int"), AttrSpec("bits", "int")),
+        ("result", "scales", "sums"),
+        frozenset({Trait.UNITS}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+    )
+
+    input = InputField(0)
+    scales = ResultField(1)
+    sums = ResultField(2)
+    block = AttrField[int]()
+    bits = AttrField[int]()
+
+
+@final
 class CpuRnnNode(Node):
     """`rnn` with recurrence packed to [gates, blocks, H, NR]; products take tile_rows sequences by tile_vectors vectors.
 
@@ -702,6 +758,41 @@ def create_cpu_block_matmul(
         name,
         (
             lhs,
+            rhs,
+            scales,
+            zeros,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
+def create_cpu_byte_block_matmul(
+    f: Function,
+    name: str,
+    result_type: Type,
+    lhs: Operand,
+    lhs_scales: Operand,
+    lhs_sums: Operand,
+    rhs: Operand,
+    scales: Operand,
+    zeros: Operand,
+    *,
+    block: int,
+    loc: Loc | None = None,
+) -> CpuByteBlockMatmulNode:
+    """[..., M, K] rounded to 8 bits, as `cpu_quantize_blocks` gives it, times a right side of stored integers: lhs * lhs_scales times (rhs - zeros) * scales. The products of `block` neighbours in depth are added up as integers. rhs is [blocks, ceil(K / 4), 4 NR], of 4 bits [blocks, ceil(K / 8), NR] of words; scales and zeros, which may be missing, are [blocks, ceil(K / block), NR]."""
+    attrs: dict[str, Attr] = {
+        "block": block,
+    }
+    return f.create(
+        CpuByteBlockMatmulNode,
+        name,
+        (
+            lhs,
+            lhs_scales,
+            lhs_sums,
             rhs,
             scales,
             zeros,
@@ -1007,6 +1098,23 @@ def create_cpu_plain_matmul(
     )
 
 
+def create_cpu_quantize_blocks(
+    f: Function,
+    name: str,
+    input: Operand,
+    *,
+    block: int,
+    bits: int,
+    loc: Loc | None = None,
+) -> CpuQuantizeBlocksNode:
+    """input [..., K] in integers of 8 bits, with a scale for each `block` neighbours, and the sum of their integers. Zeros fill up the last eight. For a right side of 4 `bits` the even ones of eight neighbours come before the odd ones."""
+    attrs: dict[str, Attr] = {
+        "block": block,
+        "bits": bits,
+    }
+    return f.create(CpuQuantizeBlocksNode, name, (input,), attrs, None, loc)
+
+
 def create_cpu_rnn(
     f: Function,
     name: str,
@@ -1216,6 +1324,7 @@ def create_cpu_winograd(
 NODES: tuple[type[Node], ...] = (
     CpuAttentionNode,
     CpuBlockMatmulNode,
+    CpuByteBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuGruNode,
@@ -1224,6 +1333,7 @@ NODES: tuple[type[Node], ...] = (
     CpuPackMatrixNode,
     CpuPlainConvNode,
     CpuPlainMatmulNode,
+    CpuQuantizeBlocksNode,
     CpuRnnNode,
     CpuRowMatmulNode,
     CpuStandardizeNode,

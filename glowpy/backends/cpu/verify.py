@@ -11,6 +11,7 @@ from glowpy.backends.cpu.block_weights import WORD, block_columns
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
+    CpuByteBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -28,6 +29,7 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.nodes_gen import (
     CpuBlockMatmulNode,
+    CpuByteBlockMatmulNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
@@ -100,23 +102,51 @@ def _matmul(n: CpuMatmulNode | CpuMatmulInst) -> Iterator[str]:
     yield from _packed("rhs", rhs, rhs.shape[:-3], n.result.type.shape[-1], (depth,))
 
 
+_Blocks = CpuBlockMatmulNode | CpuBlockMatmulInst | CpuByteBlockMatmulNode | CpuByteBlockMatmulInst
+
+
 @verify(CpuBlockMatmulNode)
 @verify_inst(CpuBlockMatmulInst)
 def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
-    yield from _block_kinds(n)
+    yield from _block_kinds(n, ElemKind.F32)
+    yield from _in_blocks(
+        n, n.lhs.type.shape[-1], WORD if n.rhs.type.kind is ElemKind.U32 else 1, 1
+    )
+
+
+@verify(CpuByteBlockMatmulNode)
+@verify_inst(CpuByteBlockMatmulInst)
+def _byte_block_matmul(n: CpuByteBlockMatmulNode | CpuByteBlockMatmulInst) -> Iterator[str]:
+    yield from _block_kinds(n, ElemKind.I8)
+    together = 1 if n.rhs.type.kind is ElemKind.U32 else dot_of(ElemKind.I8)
+    yield from _in_blocks(n, n.lhs.type.shape[-1], WORD if together == 1 else together, together)
+    several = (*n.lhs.type.shape[:-1], *n.scales.type.shape[1:2])
+    for name, operand, kind in (
+        ("lhs_scales", n.lhs_scales, ElemKind.F32),
+        ("lhs_sums", n.lhs_sums, ElemKind.I32),
+    ):
+        if operand.type != Type(kind, several):
+            yield f"expected {name} of type {Type(kind, several)}, got {operand.type}"
+    if n.lhs.type.shape[-1] % WORD != 0:
+        yield f"expected rows of a multiple of {WORD} integers, got {n.lhs.type}"
+
+
+def _in_blocks(n: _Blocks, depth: Dim, word: int, together: int) -> Iterator[str]:
+    """Checks a right side, of which `word` neighbours in depth are a step, with `together` of them for each column."""
     lhs, rhs = n.lhs.type.shape, n.rhs.type.extents
     if n.block < 1:
         yield f"expected a block of at least 1, got {n.block}"
         return
-    if len(rhs) != 3 or not rhs[-1] or len(lhs) < 2:
+    if len(rhs) != 3 or not rhs[-1] or rhs[-1] % together or len(lhs) < 2:
         yield f"expected matrices and a rhs packed in blocks, got {n.lhs.type} and {n.rhs.type}"
         return
-    word, depth, columns = (WORD if n.rhs.type.kind is ElemKind.U32 else 1), lhs[-1], rhs[-1]
+    columns = rhs[-1] // together
     if n.block % word and n.block < depth:
         yield f"expected a block that is a multiple of {word}, got {n.block}"
     blocks = ceil_div(n.result.type.shape[-1], columns)
-    expected = (blocks, ceil_div(depth, word), columns)
-    if rhs != expected:
+    steps = {ceil_div(depth, word), ceil_div(depth, word) - (together > 1)}
+    if rhs[0] != blocks or rhs[1] not in steps:
+        expected = (blocks, max(steps), rhs[-1])
         yield f"expected a rhs packed to {list(expected)}, got {list(rhs)}"
     expected = (blocks, ceil_div(depth, n.block), columns)
     if n.scales.type.shape != expected:
@@ -128,9 +158,9 @@ def _block_matmul(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
         yield f"expected a result of shape {list(shape)}, got {n.result.type}"
 
 
-def _block_kinds(n: CpuBlockMatmulNode | CpuBlockMatmulInst) -> Iterator[str]:
+def _block_kinds(n: _Blocks, left: ElemKind) -> Iterator[str]:
     for name, operand, kinds in (
-        ("lhs", n.lhs, (ElemKind.F32,)),
+        ("lhs", n.lhs, (left,)),
         ("rhs", n.rhs, (ElemKind.I8, ElemKind.U32)),
         ("scales", n.scales, (ElemKind.F32,)),
         ("zeros", n.zeros, (ElemKind.I8,)),

@@ -15,10 +15,12 @@ from glowpy.graph.nodes_gen import (
     HighByteNode,
     LookupTableNode,
     QuantizeNode,
+    RoundBlocksNode,
     SaturateNode,
     StorageCastNode,
     SubtractOffsetNode,
 )
+from glowpy.support.symbolic import ceil_div, static
 
 __all__: list[str] = []
 
@@ -86,6 +88,33 @@ def _dequantize_blocks(g: OnnxGraph, n: DequantizeBlocksNode) -> None:
     else:
         names = [g.operand(value) for value in n.inputs]
     g.result("DequantizeLinear", *names, axis=n.axis, block_size=n.block)
+
+
+@to_onnx(RoundBlocksNode)
+def _round_blocks(g: OnnxGraph, n: RoundBlocksNode) -> None:
+    """In the simplest operators: the blocks of a row become rows, and zeros fill up the last one."""
+    (depth,) = static(n.type.shape[-1:])
+    blocks, axis = ceil_div(depth, n.block), n.type.rank - 1
+    rest = blocks * n.block - depth
+    whole = g.operand(n.input)
+    if rest:
+        pads = np.array([0] * (2 * axis + 1) + [rest])
+        whole = g.add("Pad", whole, g.constant("pads", pads))
+    x = g.add("Reshape", whole, g.constant("blocks", np.array([-1, n.block])))
+    axes = g.constant("axes", np.array([1]))
+    largest = g.add("ReduceMax", g.add("Abs", x), axes)
+    scale = g.add("Div", largest, g.scalar("steps", ElemKind.F32, 127))
+    counts = g.add("GreaterOrEqual", scale, g.scalar("least", ElemKind.F32, 2.0**-126))
+    zero, one = (g.scalar(f"number_{value}", ElemKind.F32, value) for value in (0, 1))
+    inverse = g.add("Where", counts, g.add("Div", one, scale), zero)
+    numbers = g.add("Mul", g.add("Round", g.add("Mul", x, inverse)), scale)
+    # The last extent is known, and the others are those of what was given.
+    rounded = g.add("Reshape", numbers, g.add("Shape", whole))
+    if rest:
+        ends = [g.constant(name, np.array([at])) for name, at in (("start", 0), ("end", depth))]
+        g.result("Slice", rounded, *ends, g.constant("axis", np.array([axis])))
+        return
+    g.result("Identity", rounded)
 
 
 @to_onnx(SubtractOffsetNode)

@@ -15,6 +15,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuGruInst,
     CpuLstmInst,
     CpuPackMatrixInst,
+    CpuQuantizeBlocksInst,
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStrassenSumsInst,
@@ -126,6 +127,9 @@ ROWS = [
     Row(CpuRowMatmulInst, "f32[1x131] f32[1x600] f32[600x131]"),
     Row(CpuRowMatmulInst, "f32[1x193] f32[1x3] f32[3x193]"),
     Row(CpuStrassenSumsInst, "f32[4x40x96] f32[2x40x192]"),
+    Row(
+        CpuQuantizeBlocksInst, "i8[6x5x40] f32[6x5x2] i32[6x5x2] f32[6x5x37]", {"block": 32, "bits": 4}
+    ),
     Row(CpuPackMatrixInst, "f32[4x5x16] f32[5x64]", {"block": 16}),
     Row(CpuPackMatrixInst, "f64[4x5x8] f64[5x32]", {"block": 8}),
     Row(insts.SampleInst, "f32[1x40x6] f32[1x4x5x6] f32[1x40x2x2]", {**_SAMPLE, "padding": 0}),
@@ -192,7 +196,13 @@ def rows(layouts: Sequence[tuple[Spacing, Spacing]]) -> tuple[IRFunction, list[I
 
 def test_every_kernel_has_a_row() -> None:
     known = {row.cls.SCHEMA.mnemonic for row in ROWS}
-    products = {"cpu_block_matmul", "cpu_conv", "cpu_depthwise_conv", "cpu_matmul"}
+    products = {
+        "cpu_block_matmul",
+        "cpu_byte_block_matmul",
+        "cpu_conv",
+        "cpu_depthwise_conv",
+        "cpu_matmul",
+    }
     products |= {"cpu_attention", "cpu_standardize", "cpu_strassen", "cpu_winograd"}
     plain = {"cpu_plain_conv", "cpu_plain_matmul"}  # small code has no units
     whole = {

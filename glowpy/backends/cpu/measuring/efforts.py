@@ -13,6 +13,7 @@ from math import prod
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
+    CpuByteBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -91,6 +92,12 @@ _MatMul = CpuMatmulInst | CpuBlockMatmulInst | CpuRowMatmulInst | CpuPlainMatmul
 
 @macs_of(CpuMatmulInst, CpuBlockMatmulInst, CpuRowMatmulInst, CpuPlainMatmulInst)
 def _matmul(inst: _MatMul) -> int:
+    return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
+
+
+@macs_of(CpuByteBlockMatmulInst)
+def _byte_block_matmul(inst: CpuByteBlockMatmulInst) -> int:
+    """Zeros that fill up the last words count."""
     return prod(inst.result.type.extents) * inst.lhs.type.extents[-1]
 
 

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from glowpy.backend import Operation
 from glowpy.backends.cpu.bf16_products import Bf16Products, is_in_bf16
-from glowpy.backends.cpu.block_weights import (
-    block_columns,
-    pack_integers,
-    packed_blocks,
-    packs_blocks,
-    signed,
-)
+from glowpy.backends.cpu.block_products import BlockProducts
+from glowpy.backends.cpu.block_weights import packs_blocks
 from glowpy.backends.cpu.byte_products import ByteProducts, multiplies_bytes
 from glowpy.backends.cpu.derived import derived
 from glowpy.backends.cpu.nodes_gen import (
-    CpuBlockMatmulNode,
     CpuDepthwiseConvNode,
     CpuMatmulNode,
     CpuStrassenNode,
     CpuWinogradNode,
-    create_cpu_block_matmul,
     create_cpu_conv,
     create_cpu_depthwise_conv,
     create_cpu_matmul,
@@ -43,7 +36,6 @@ from glowpy.backends.cpu.packing import (
     filter_pieces,
     matrix_pieces,
     pack_depthwise_filter,
-    pack_matrix,
     packed_shape,
 )
 from glowpy.backends.cpu.passes.volumes import bias_alone, by_planes
@@ -74,13 +66,12 @@ from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.backends.cpu.winograd import MOST_ERROR, pack_winograd_filter, relative_error
 from glowpy.core.elemkind import ElemKind
-from glowpy.core.tensor import Array, Tensor
+from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK, Type
 from glowpy.graph.function import Function
-from glowpy.graph.node import Constant, Node, NodeValue, Operand
-from glowpy.graph.nodes_gen import ConvolutionNode, DequantizeBlocksNode, MatMulNode, ReshapeNode
+from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.nodes_gen import ConvolutionNode, MatMulNode, ReshapeNode
 from glowpy.graph.rewrite import Replacement, Why, rule
-from glowpy.opt.known import known, known_tensor
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Expr, ceil_div, greatest, likely_extent, product
 
@@ -102,7 +93,8 @@ class PackProductsPass(RewritePass):
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
     of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
     side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
-    `cpu_block_matmul`, and a computed one that a single row meets where it lies, by `cpu_row_matmul`. So is a left
+    `cpu_block_matmul`, or `cpu_byte_block_matmul` where the left side is rounded in these blocks; a computed one that a
+    single row meets is read where it lies, by `cpu_row_matmul`. So is a left
     side that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
     `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the target's, here to 8 numbers of AVX2.
     Products over nothing are zeros, or the bias. Those of quantized 8-bit integers are the same nodes on what is
@@ -235,7 +227,7 @@ class PackProductsPass(RewritePass):
         if n.type.is_empty or n.lhs.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0)
         if packs_blocks(n):
-            return self._in_blocks(f, n)
+            return BlockProducts(self.variant).mat_mul(f, n)
         if self.small:
             return create_cpu_plain_matmul(f, n.name, n.type, n.lhs, _transposed(f, n))
         if _meets_each_matrix_once(n):
@@ -273,36 +265,6 @@ class PackProductsPass(RewritePass):
             f, n.name, n.type, n.lhs, packed,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, n.type),
-        )  # fmt: skip
-
-    def _in_blocks(self, f: Function, n: MatMulNode) -> CpuBlockMatmulNode:
-        """The product with a right side that is read as it is stored."""
-        source = n.rhs.node
-        assert isinstance(source, DequantizeBlocksNode)
-        bits, columns = source.bits, block_columns(self.variant.machine_for(ElemKind.F32).lanes)
-        type = packed_blocks(n.rhs.type.extents, bits, columns)
-        several = packed_shape(source.scale.type.extents, columns)
-
-        def packed(
-            part: str, type: Type, value: NodeValue, pack: Callable[[Array], Any]
-        ) -> Constant:
-            tensor = known_tensor(value)
-            assert tensor is not None
-            derived = Tensor.derived(type, f"pack {part} of {bits} bits", [tensor], pack)
-            return f.module.create_constant(f"{n.name}_{part}", derived, loc=n.loc)
-
-        def zeros(array: Array) -> Array:
-            return pack_matrix(signed(array, bits), columns)
-
-        zero = known(source.zero)
-        has_zeros = zero is not None and signed(zero, bits).any()
-        nothing = f.module.create_constant(f"{n.name}_zeros", np.zeros(0, np.int8), loc=n.loc)
-        return create_cpu_block_matmul(
-            f, n.name, n.type, n.lhs,
-            packed("packed", type, source.input, lambda a: pack_integers(a, bits, columns)),
-            packed("scales", Type(ElemKind.F32, several), source.scale, lambda a: pack_matrix(a, columns)),
-            packed("zeros", Type(ElemKind.I8, several), source.zero, zeros) if has_zeros else nothing,
-            block=source.block,
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from math import lcm, prod
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
+    CpuByteBlockMatmulInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -19,6 +20,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuMatmulInst,
     CpuPlainConvInst,
     CpuPlainMatmulInst,
+    CpuQuantizeBlocksInst,
     CpuRnnInst,
     CpuRowMatmulInst,
     CpuStandardizeInst,
@@ -30,6 +32,7 @@ from glowpy.backends.cpu.packing import dot_of, tile_lanes
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
 from glowpy.backends.cpu.strategy.walk import boxes_of, is_pointwise
 from glowpy.backends.cpu.strategy.winograd import count_patches
+from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AvgPoolInst, MaxPoolInst, MaxPoolWithArgmaxInst, SumPoolInst
 from glowpy.ir.value import Value
@@ -333,6 +336,29 @@ def _block_matmul(inst: CpuBlockMatmulInst, lanes: int) -> Work:
     blocks, steps, columns = inst.rhs.type.extents
     size = steps * columns * inst.rhs.type.kind.size
     return Work(images * blocks, columns, together=ceil_div(UNIT_BYTES, size))
+
+
+@_rules(CpuByteBlockMatmulInst)
+def _byte_block_matmul(inst: CpuByteBlockMatmulInst, lanes: int) -> Work:
+    """A unit is a block of columns of all rows; where there are many rows, they are computed half a block at a time."""
+    del lanes
+    blocks, steps, _ = inst.rhs.type.extents
+    columns, rows = inst.scales.type.extents[-1], prod(inst.result.type.likely[:-1])
+    size = steps * columns * ElemKind.U32.size
+    together = ceil_div(UNIT_BYTES, max(size, 1))
+    return Work(blocks, columns // 2 if rows >= _MANY_ROWS else columns, together=together)
+
+
+_MANY_ROWS = 8
+"""ROWS of libjit/src/rounded.c where vectors are wide."""
+
+
+@_rules(CpuQuantizeBlocksInst)
+def _quantize_blocks(inst: CpuQuantizeBlocksInst, lanes: int) -> Work:
+    """A unit is a row."""
+    *rows, depth = inst.input.type.shape
+    size = highest(depth) * inst.input.type.kind.size
+    return Work(product(rows), lanes, together=ceil_div(UNIT_BYTES, max(size, 1)))
 
 
 _ROW_COLUMNS = 64

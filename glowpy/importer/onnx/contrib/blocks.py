@@ -1,7 +1,7 @@
 """Import of weights in blocks of 2, 4 or 8 bits, each with a scale and a zero point of its own.
 
-Activations stay floats: a product takes the stored integers, and of a table only the rows that are looked up are
-dequantized.
+Activations stay floats, unless a product's accuracy level says that 8 bits are enough: a product takes the stored
+integers, and of a table only the rows that are looked up are dequantized.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.node import NodeValue
+from glowpy.graph.nodes_gen import DequantizeBlocksNode
 from glowpy.importer.kit.moves import convert, reshape, transpose
 from glowpy.importer.kit.values import Value
 from glowpy.importer.onnx.contrib.heads import check_type
@@ -25,6 +26,10 @@ from glowpy.support.errors import UserError
 from glowpy.support.symbolic import ceil_div
 
 __all__: list[str] = []
+
+
+_BYTES = 4
+"""The accuracy level that lets what weights are multiplied by be rounded to 8 bits."""
 
 
 def _bits(n: OnnxNode) -> int:
@@ -50,7 +55,10 @@ def _matmul_n_bits(n: OnnxNode) -> Value:
         raise UserError(f"expected {columns} x {blocks} scales, got {n.type(2)}")
     scales = reshape(n, convert(n, n.value(2), ElemKind.F32), (columns, blocks))
     numbers = _numbers(n, weights, scales, _zeros(n, (columns, blocks), bits), block)
-    result = standard(n, "MatMul", [convert(n, n.value(0), ElemKind.F32), numbers])
+    rows = convert(n, n.value(0), ElemKind.F32)
+    if n.integer("accuracy_level", 0) == _BYTES and isinstance(numbers.node, DequantizeBlocksNode):
+        rows = n.f.create_round_blocks(f"{n.name}_rows", n.operand(rows), block=block).result
+    result = standard(n, "MatMul", [rows, numbers])
     product: NodeValue = n.operand(convert(n, result, kind))
     if n.has(5):
         check_type(n, 5, (columns,))
