@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from glowpy.benchmark.peers import PEERS
+from tools.bench_layers import HEADS, LayersRow
 from tools.bench_rows import Row, ThreadsRow, geometric_mean, two_digits
 from tools.bench_subjects import TABLE
 from tools.zoo import NAMES
@@ -113,6 +114,10 @@ def _threads(rows: Sequence[Figures]) -> Iterator[str]:
     return table(ThreadsRow.HEADS, [ThreadsRow(**row).cells for row in rows])
 
 
+def _layers(rows: Sequence[Figures]) -> Iterator[str]:
+    return table(HEADS, [line for row in rows for line in LayersRow(**row).cells])
+
+
 def _first(rows: Sequence[Figures]) -> Iterator[str]:
     names = ("onnxruntime", "glowpy", "glowpy again")
     heads = ["network", *(f"{name} CPU-s" for name in names), *(f"{name} s" for name in names)]
@@ -154,6 +159,10 @@ _FIRST = """
 Whole processes, from their start to their first result: they import a runtime, open the model, and run it once.
 glowpy's cache is empty; *again* is the same with what the first process has left there.
 """
+_LAYERS = """
+Layers that reach less than 80 % of their roof and take more than 2 % of their network, in f32, on one core and with one
+thread. A layer is what is computed in one loop or kernel, by the name of the node in the model.
+"""
 _BATCHES = """
 So many images in one run, in f32, on one core and with one thread. ncnn has no batches, and computes one image after
 another.
@@ -188,6 +197,14 @@ SECTIONS: Mapping[str, Section] = {
     ),
     "first": Section(
         "First result", _FIRST, ("tools.bench_first",), ("rounds", "small", "keep"), NAMES, _first
+    ),
+    "layers": Section(
+        "Layers far from their roof",
+        _LAYERS,
+        ("tools.bench_layers",),
+        (*_COMMON, "clock", "core", "keep"),
+        TABLE,
+        _layers,
     ),
     "x86-64-v3": _race(
         "AVX2",

@@ -13,7 +13,14 @@ from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
 from glowpy.benchmark.peers import Contestant
-from tools import bench, bench_extents, bench_first, bench_opening, bench_threads
+from tools import (
+    bench,
+    bench_extents,
+    bench_first,
+    bench_layers,
+    bench_opening,
+    bench_threads,
+)
 from tools.bench import main, parse, table
 from tools.bench_contestants import CONTESTANTS, Kind, Setting, prepare
 from tools.bench_processors import shared_cache
@@ -191,6 +198,22 @@ def test_threads_and_sessions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert len(row.cells) == len(ThreadsRow.HEADS)
 
 
+def test_layers_of_a_small_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_layers, "_LEAST_ROOF", float("inf"))
+    path = tmp_path / "small.onnx"
+    onnx.save(parser.parse_model(MODEL), str(path))
+    options = ["--models", str(path), "--rounds", "1", "--seconds", "0"]
+    assert bench_layers.main([*options, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["model"] == "small"
+    assert row["milliseconds"] > 0
+    assert sum(layer["share"] for layer in row["layers"]) == pytest.approx(1)
+    assert bench_layers.main(options) == 0
+    assert "softmax" in capsys.readouterr().out
+
+
 def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:
     for index, (level, size, users) in enumerate(
         [(1, "32K", "3"), (2, "1M", "2-3"), (3, "8M", "0-4,7"), (3, "8M", ""), (4, "", "3,8")]
@@ -246,6 +269,7 @@ TOOLS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "bench": (main, ["--against", "onnxruntime", "--models"]),
     "bench_threads": (bench_threads.main, ["--models"]),
     "bench_opening": (bench_opening.main, []),
+    "bench_layers": (bench_layers.main, ["--models"]),
     "bench_first": (bench_first.main, ["--models"]),
     "bench_extents": (lambda argv: bench_extents.main([*argv, "n=1..8", "5"]), []),
 }

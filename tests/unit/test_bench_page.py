@@ -13,6 +13,7 @@ import pytest
 
 from tools import bench_page
 from tools.bench import main, parse
+from tools.bench_layers import LayersRow, SlowLayer
 from tools.bench_page import Run, read_figures, renewed, write_page
 from tools.bench_rows import Row, ThreadsRow
 from tools.bench_sections import SECTIONS, races
@@ -27,7 +28,7 @@ ROWS = [
 THREADS = ThreadsRow("bert", 4, 2, 2, True, 16, 15.5, 1.03)
 
 
-def run_of(*rows: Row | ThreadsRow, note: str = "", **about: str) -> Run:
+def run_of(*rows: Row | ThreadsRow | LayersRow, note: str = "", **about: str) -> Run:
     """Such rows as a tool measures them."""
     return {"about": ABOUT | about, "rows": list(map(asdict, rows)), "note": note}
 
@@ -51,6 +52,16 @@ def test_page_and_picture(tmp_path: Path) -> None:
     tree = fromstring((tmp_path / "speed.svg").read_text(encoding="utf-8"))
     titles = [title.text for title in tree.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == ["resnet50, onnxruntime: 2.00", "bert, onnxruntime: 0.50", "bert, ncnn: 2.00"]
+
+
+def test_layers_far_from_their_roofs(tmp_path: Path) -> None:
+    slow = SlowLayer("conv1", "cpu_conv + max", 0.25, 0.5, 0.4)
+    rows = [LayersRow("bert", 0.5, 0.7, [asdict(slow)] * 2), LayersRow("lstm", 0.1, 0.9, [])]
+    write_page(tmp_path / "speed.md", {"layers": [run_of(*rows)]})
+    text = (tmp_path / "speed.md").read_text(encoding="utf-8")
+    assert "| bert | 0.50 | 70% | conv1 | cpu_conv + max | 0.250 | 50% | 40% |" in text
+    assert "|  |  |  | conv1 | cpu_conv + max | 0.250 | 50% | 40% |" in text
+    assert "| lstm | 0.10 | 90% | none |  |  |  |  |" in text
 
 
 def test_ratios_are_of_the_contestant_that_is_told_about() -> None:
