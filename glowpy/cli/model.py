@@ -125,7 +125,7 @@ def load_model(
         shapes: The texts of --shape, unless it is text.
         constants: A .npz file with the elements that text shows only the digest of.
         backend: Whose own operators text may name, beside those of glowpy's own backends.
-        state: The texts of --state, unless it is text.
+        state: The texts of --state. Text has variables of its own, which are state if there are none.
         values: The texts of --value, unless it is text.
 
     Raises LoadError, UnsupportedError or UserError, all with the file's name.
@@ -133,12 +133,12 @@ def load_model(
     if is_text(path):
         for option, texts, what in (
             ("--shape", shapes, "the shapes of a .glow file are written in it"),
-            ("--state", state, "the variables of a .glow file are written in it"),
             ("--value", values, "what a .glow file computes of its inputs is written in it"),
         ):
             if texts:
                 raise UserError(f"{option}: {what}", note=f"leave out {option}")
-        return _text_model(path, constants, backend).build()
+        model = _text_model(path, constants, backend)
+        return model.build(state=parse_state(state, model) if state else None)
     return _read_file(path, shapes, constants, state, values).build()
 
 
@@ -281,7 +281,7 @@ class Source:
         constants: The file of --constants, for text.
         name: The function of --function.
         backend: Whose own operators text may name.
-        state: The texts of --state, unless it is text.
+        state: The texts of --state.
         opened: The model, if it has been read already.
         inputs: The texts of --input: arrays whose shapes count where --shape gives none.
         values: The texts of --value, unless it is text.
@@ -325,7 +325,11 @@ class Source:
     @property
     def pairs(self) -> dict[str, str]:
         """The outputs of the user's model that are in variables now, by name, and the variables."""
-        state = {} if is_text(self.path) else self._file.state
+        if not is_text(self.path):
+            state = self._file.state
+        else:
+            text = _text_model(self.path, self.constants, self.backend) if self.state else None
+            state = {} if text is None else parse_state(self.state, text)
         return {output: name for name, output in state.items()}
 
     @property

@@ -15,7 +15,7 @@ from glowpy.graph.nodes_gen import SaveNode
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import UNBOUNDED, highest
 
-__all__ = ["keep_state", "release_state"]
+__all__ = ["keep_others", "keep_state", "release_state"]
 
 
 def keep_state(f: Function, pairs: StatePairs) -> None:
@@ -40,11 +40,23 @@ def keep_state(f: Function, pairs: StatePairs) -> None:
             f.module.erase(target)
 
 
-def release_state(f: Function, *, unsaved: bool = False) -> dict[str, str]:
+def keep_others(f: Function, pairs: StatePairs, named: StatePairs | None = None) -> None:
+    """Makes these pairs the state of a function, in place of its own variables: those among them begin as they do.
+
+    The outputs of its own variables are `named`, or as `release_state` says.
+    """
+    initial = {variable.original: variable.initial for variable in f.variables}
+    release_state(f, named)
+    keep_state(f, pairs)
+    for variable in f.variables:
+        f.module.begin(variable, initial.get(variable.original))
+
+
+def release_state(f: Function, named: StatePairs | None = None) -> dict[str, str]:
     """Makes inputs and outputs of the variables of a function, for whoever knows no variables; returns these pairs.
 
-    The output gets a name by which `recognized_pairs` finds the pair. A variable that no node saves is an input alone,
-    unless `unsaved` asks for an output of it, too: it is in the next run what it was in this one.
+    The output is `named`, or gets a name by which `recognized_pairs` finds the pair. That of a variable which no node
+    saves is what it was: so it is in the next run what it was in this one.
     """
     pairs: dict[str, str] = {}
     taken = {placeholder.original for placeholder in f.module.placeholders}
@@ -52,10 +64,11 @@ def release_state(f: Function, *, unsaved: bool = False) -> dict[str, str]:
         placeholder = f.module.make_placeholder(variable)
         taken.add(placeholder.original)
         saves = [save for save in f.saves if _port(save) is placeholder]
-        if unsaved and not saves:
+        if not saves:
             saves = [f.create_save(placeholder.name, placeholder, placeholder)]
         for save in saves:
-            name = next_name(placeholder.original, taken)
+            name = (named or {}).get(placeholder.original, "")
+            name = name if name and name not in taken else next_name(placeholder.original, taken)
             taken.add(name)
             output = f.module.create_placeholder(name, save.input.type, loc=placeholder.loc)
             save.set_input(SAVED, output.value)

@@ -157,13 +157,19 @@ class Model(ABC):
 
     @property
     def kept(self) -> StatePairs:
-        """The inputs and outputs that are variables of the model's own, as those of graph text are."""
+        """The inputs and outputs that are variables of the model's own, as those of graph text and of dumps are."""
         return {}
 
     @property
     def state(self) -> dict[str, str]:
-        """The inputs and outputs that look like state by their names and types."""
-        return recognized_pairs(_declared(self.inputs), _declared(self.outputs))
+        """The variables of its own, and among other inputs and outputs those that look like state."""
+        kept = self.kept
+        inputs, outputs = _declared(self.inputs), _declared(self.outputs)
+        others = recognized_pairs(
+            {name: declared for name, declared in inputs.items() if name not in kept},
+            {name: declared for name, declared in outputs.items() if name not in kept.values()},
+        )
+        return {**kept, **others}
 
     def check_state(self, pairs: StatePairs) -> None:
         """Raises UserError that lists what is wrong with pairs of inputs and outputs."""

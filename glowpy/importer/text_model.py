@@ -22,7 +22,7 @@ from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Node, Storage
 from glowpy.graph.parser import parse_module
 from glowpy.graph.printer import print_module
-from glowpy.graph.state import keep_state, release_state
+from glowpy.graph.state import keep_others, release_state
 from glowpy.importer.declared import DeclaredDim, ValueInfo, check_shapes
 from glowpy.importer.foreign import foreign_file
 from glowpy.importer.format import Format, Unopened
@@ -85,7 +85,7 @@ class TextModel(Model):
     def _ports(self) -> tuple[list[ValueInfo], list[ValueInfo], StatePairs]:
         """The inputs and outputs, those that stand for variables among them, and which do."""
         main = _only_function(self._parse())
-        pairs = release_state(main, unsaved=True)
+        pairs = release_state(main)
         return [*map(_info, main.parameters)], [*map(_info, main.outputs)], pairs
 
     @property
@@ -102,13 +102,6 @@ class TextModel(Model):
     def kept(self) -> StatePairs:
         """The variables of its function, as inputs and outputs."""
         return self._ports[2]
-
-    @property
-    def state(self) -> dict[str, str]:
-        """Its variables, and among other inputs and outputs those that look like state."""
-        kept = self.kept
-        others = {n: o for n, o in super().state.items() if n not in kept}
-        return {**kept, **{n: o for n, o in others.items() if o not in kept.values()}}
 
     def module(
         self, types: Sequence[Type], values: Mapping[str, Array], supposed: Mapping[str, Dim]
@@ -138,7 +131,7 @@ class TextModel(Model):
         if state is not None:
             self.check_state(state)
             if state != self.kept:
-                _keep_others(_only_function(module), state)
+                keep_others(_only_function(module), state)
         return module
 
     def resized(self, shapes: Mapping[str, Sequence[Dim | DeclaredDim]]) -> TextModel:
@@ -164,15 +157,6 @@ class TextModel(Model):
                 loc=Loc(self._file),
                 note=f"leave out the {what}",
             )
-
-
-def _keep_others(main: Function, state: StatePairs) -> None:
-    """Makes these pairs the state of a function."""
-    initial = {variable.original: variable.initial for variable in main.variables}
-    release_state(main, unsaved=True)
-    keep_state(main, state)
-    for variable in main.variables:
-        main.module.begin(variable, initial.get(variable.original))
 
 
 def _only_function(module: Module) -> Function:

@@ -150,20 +150,21 @@ def test_network_with_large_weights_runs_elsewhere(tmp_path: Path) -> None:
 
 
 def test_session_runs_what_was_dumped(tmp_path: Path) -> None:
-    """State becomes inputs and outputs, unless the session keeps it."""
+    """Variables are state of the session, unless it is told that they are inputs and outputs."""
     path = tmp_path / "dumped.onnx"
     text = re.sub(r"n x ", "2x", re.sub(r"  symbol.*\n", "", NETWORK))
     module = parse_module(text)
     dump_onnx(module.main, path)
     x, q, h = np.ones((2, 6), np.float32), np.array([3, 4, 5], np.int8), np.zeros(3, np.float32)
     feeds = {"x": x, "m": np.array(True), "q": q}
-    session = glowpy.InferenceSession(path)
+    session = glowpy.InferenceSession(path, state={})
     assert [info.name for info in session.get_inputs()] == ["x", "m", "q", "h"]
     assert [info.name for info in session.get_outputs()] == ["y", "h_next", "z"]
     _, following, z = session.run(None, {**feeds, "h": h})
-    keeping = glowpy.InferenceSession(path, state="auto")
-    keeping.run(None, feeds)
-    np.testing.assert_array_equal(keeping.get_state()["h"], following)
+    keepers = glowpy.InferenceSession(path), glowpy.InferenceSession(path, state="auto")
+    for keeping in keepers:
+        keeping.run(None, feeds)
+        np.testing.assert_array_equal(keeping.get_state()["h"], following)
     compiled = glowpy.compile(module, "interpreter")
     np.testing.assert_allclose(compiled(feeds, state=compiled.state())["z"], z, rtol=1e-6)
     assert glowpy.check(path).problems == ()

@@ -7,7 +7,7 @@ nodes call is a function of the file. See `glowpy.support.dumped`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -62,28 +62,38 @@ def dump_onnx(f: Function, path: str | Path) -> None:
     """
     check_output_file(str(path))
     names = _names(f)
-    initial, values = initial_values(f.variables, {*names.values()})
+    unsaved = _unsaved(f, names)
+    initial, values = initial_values(f.variables, {*names.values(), *unsaved.values()})
     tensors = {names[c.value]: StoredTensor.of(c.tensor) for c in constants_read([f])}
     tensors |= {name: StoredTensor.of(tensor) for name, tensor in values.items()}
     large = {name: tensor for name, tensor in tensors.items() if tensor.size >= LARGE}
     small = [tensor.proto(name) for name, tensor in tensors.items() if name not in large]
-    proto = _proto(f, names, small)
+    proto = _proto(f, names, unsaved, small)
     if initial:
         proto.graph.metadata_props.add(key=INITIAL, value=initial)
     check_model(proto, large)
     write_model(path, proto, large, limit=LIMIT)
 
 
-def _proto(f: Function, names: Names, tensors: Sequence[onnx.TensorProto]) -> ModelProto:
+def _proto(
+    f: Function,
+    names: Names,
+    unsaved: Mapping[Variable, str],
+    tensors: Sequence[onnx.TensorProto],
+) -> ModelProto:
     """The model without its large tensors."""
+    same = [helper.make_node("Identity", [names[v.value]], [n]) for v, n in unsaved.items()]
     bodies = Bodies()
     for callee in f.called:
         bodies.protos.append(_called(callee, bodies))  # after the bodies of its nodes
     graph = helper.make_graph(
-        [_node(f, node, names, bodies) for node in f.topological()],
+        [*(_node(f, node, names, bodies) for node in f.topological()), *same],
         f.name,
         [value_info(names[s.value], s.type) for s in _storages(f) if s.value in names],
-        [value_info(names[save], save.input.type) for save in f.saves],
+        [
+            *(value_info(names[save], save.input.type) for save in f.saves),
+            *(value_info(name, variable.type) for variable, name in unsaved.items()),
+        ],
         tensors,
         value_info=_computed(f, names),
     )
@@ -183,6 +193,17 @@ def _names(f: Function) -> Names:
     for node in f.topological():
         names |= {value: _name(taken, value.name) for value in node.results}
     return names
+
+
+def _unsaved(f: Function, names: Names) -> dict[Variable, str]:
+    """The variables that no node saves, with names of the outputs by which they stay what they are."""
+    taken, saved = {*names.values()}, {save.output for save in f.saves}
+    unsaved: dict[Variable, str] = {}
+    for variable in f.variables:
+        if variable.value not in saved:
+            unsaved[variable] = next_name(variable.original, taken)
+            taken.add(unsaved[variable])
+    return unsaved
 
 
 def _name(taken: set[str], hint: str) -> str:

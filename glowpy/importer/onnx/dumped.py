@@ -16,9 +16,9 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Type, read_type
 from glowpy.engine import known_nodes
 from glowpy.graph.function import Module
-from glowpy.graph.node import Constant, NodeValue, Storage
+from glowpy.graph.node import Constant, NodeValue, Storage, Variable
 from glowpy.graph.nodes_gen import NODES
-from glowpy.graph.state import keep_state, release_state
+from glowpy.graph.state import keep_others
 from glowpy.graph.verifier import verify_module
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.source import Source
@@ -39,7 +39,7 @@ from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 from glowpy.support.text import Attr, Lexer
 
-__all__ = ["dumped_module"]
+__all__ = ["dumped_module", "dumped_state"]
 
 
 def dumped_module(
@@ -59,12 +59,8 @@ def dumped_module(
 
     Raises UserError for a file that was damaged or changed.
     """
-    graph = source.proto.graph
-    reader = _Reader(source, tensors)
-    for proto in reader.called:
-        reader.function(proto)
-    reader.network(graph)
-    set_initial_values(reader.module, graph, tensors, source.file)
+    reader = _read(source, tensors)
+    set_initial_values(reader.module, source.proto.graph, tensors, source.file)
     verify_module(reader.module)
     if other_shapes and reader.module.symbols:
         raise UserError(
@@ -72,11 +68,22 @@ def dumped_module(
             loc=Loc(source.file),
             note="compile what glowpy.load gives, or dump it with other shapes",
         )
-    if state is not None:
-        release_state(reader.module.main)
-        keep_state(reader.module.main, state)
-        set_initial_values(reader.module, graph, tensors, source.file)
+    if state is not None and state != reader.kept:
+        keep_others(reader.module.main, state, reader.kept)
     return reader.module
+
+
+def dumped_state(source: Source, tensors: Mapping[str, Tensor]) -> StatePairs:
+    """The inputs and outputs of the file that are variables of the function. Raises UserError for a damaged file."""
+    return _read(source, tensors).kept
+
+
+def _read(source: Source, tensors: Mapping[str, Tensor]) -> _Reader:
+    reader = _Reader(source, tensors)
+    for proto in reader.called:
+        reader.function(proto)
+    reader.network(source.proto.graph)
+    return reader
 
 
 class _Reader:
@@ -85,11 +92,13 @@ class _Reader:
     Attributes:
         module: The module as read so far.
         called: The functions that nodes call, each after those that it calls itself.
+        kept: The names of variables, and of the outputs of the file that they are in the next run.
     """
 
     def __init__(self, source: Source, tensors: Mapping[str, Tensor]) -> None:
         graph = source.proto.graph
         self.module = Module()
+        self.kept: dict[str, str] = {}
         self.called = [p for p in source.proto.functions if p.name.startswith(CALLED)]
         self._file = source.file
         self._tensors = tensors
@@ -112,7 +121,21 @@ class _Reader:
         """Reads the function that users call."""
         self._f = self.module.function(graph.name)
         for index, node in enumerate(graph.node):
-            self._node(index, node)
+            if not self._is_same(node):
+                self._node(index, node)
+            saved = self.module.storage(_metadata(node).get(SAVED, ""))
+            if isinstance(saved, Variable):
+                self.kept[saved.original] = node.output[0]
+
+    def _is_same(self, node: onnx.NodeProto) -> bool:
+        """Whether a node gives a variable as it is, which no node of the function does."""
+        if node.domain or node.op_type != "Identity" or not (node.input and node.output):
+            return False
+        value = self._values.get(node.input[0])
+        if value is None or not isinstance(value.producer, Variable):
+            return False
+        self.kept[value.producer.original] = node.output[0]
+        return True
 
     def function(self, proto: onnx.FunctionProto) -> None:
         """Reads a function that nodes call."""

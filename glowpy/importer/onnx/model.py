@@ -31,7 +31,7 @@ from glowpy.importer.onnx.build import Build
 from glowpy.importer.onnx.check import node_problems
 from glowpy.importer.onnx.content import content_digest, content_of
 from glowpy.importer.onnx.contrib.nchwc import channel_block
-from glowpy.importer.onnx.dumped import dumped_module
+from glowpy.importer.onnx.dumped import dumped_module, dumped_state
 from glowpy.importer.onnx.host.model import in_parts
 from glowpy.importer.onnx.initial import set_initial_values
 from glowpy.importer.onnx.order import fixed_names, in_order, place_of
@@ -110,6 +110,11 @@ class OnnxModel(Model):
     def is_resizable(self) -> bool:
         """Whether it is no dump, whose shapes are written in it."""
         return not self.is_dump
+
+    @cached_property
+    def kept(self) -> StatePairs:
+        """The variables of a dump. Raises UserError for one that was damaged."""
+        return dumped_state(self.source, self.initializers) if self.is_dump else {}
 
     @property
     def keeps_caches(self) -> bool:

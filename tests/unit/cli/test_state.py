@@ -189,19 +189,39 @@ def test_what_is_no_state_is_refused(model: str, tmp_path: Path) -> None:
     text = MODEL.replace("past_0", "before").replace("h0", "hidden")
     onnx.save(parser.parse_model(text), str(plain))
     assert "no input and output look like state" in refused("run", str(plain), "--state", "auto")
-    printed("dump", model, *OPEN, "-o", str(tmp_path / "net.glow"))
+    printed("dump", str(plain), *OPEN, "-o", str(tmp_path / "net.glow"))
     message = refused("dump", str(tmp_path / "net.glow"), "--state", "auto")
-    assert "--state: the variables of a .glow file are written in it" in message
+    assert "no input and output look like state" in message
+    message = refused("dump", str(tmp_path / "net.glow"), "--state", "hidden=hm")
+    assert "state: expected one of the outputs 'present_1', 'y_1', 'hn_1', got 'hm'" in message
+
+
+def test_state_of_text(model: str, tmp_path: Path) -> None:
+    """The variables of text are state if nothing is said; --state says what is, also of its inputs and outputs."""
+    text = str(tmp_path / "net.glow")
+    printed("dump", model, *OPEN, "--state", "past_0=present_0", "-o", text)
+    for said, kept in (
+        ([], ["past_0"]),
+        (["--state", "auto"], ["past_0"]),
+        (["--state", "auto", "--state", "h0=hn_1"], ["past_0", "h0"]),
+        (["--state", "h0=hn_1"], ["h0"]),
+    ):
+        lines = printed("dump", text, *said).splitlines()
+        words = [line.split()[1] for line in lines if line.startswith("  variable")]
+        assert sorted(words) == sorted(f"%{name}" for name in kept)
+        printed("run", text, *said, "--backend", "interpreter")
 
 
 BEGUN = """module {
   placeholder %x : f32[3]
   placeholder %y : f32[3]
   variable %w : f32[3] = [0.5, 0.25, 0.0]
+  variable %still : f32[3] = splat 2.0
   function @main {
     %t = add(%w, %x) : f32[3]
+    %p = mul(%t, %still) : f32[3]
     save(%t, %w)
-    save(%t, %y)
+    save(%p, %y)
   }
 }
 """
@@ -215,8 +235,8 @@ def test_variables_begin_with_their_initial_values(backend: str, tmp_path: Path)
     printed("export", text, "-o", saved)
     printed("dump", text, "--format", "onnx", "-o", dumped)
     feeds = ["--backend", backend, "--input", f"x={tmp_path / 'x.npy'}"]
-    for model in ([text], [saved, "--state", "auto"], [dumped]):
+    for model in ([text], [text, "--state", "auto"], [saved, "--state", "auto"], [dumped]):
         for _ in range(2):  # what is in the cache begins alike
             folder = str(tmp_path / "out")
             printed("run", *model, *feeds, "--output", folder, "--check-with", "interpreter")
-            assert np.load(tmp_path / "out" / "y.npy").tolist() == [1.5, 1.25, 1]
+            assert np.load(tmp_path / "out" / "y.npy").tolist() == [3, 2.5, 2]

@@ -12,6 +12,9 @@ import pytest
 import glowpy
 from glowpy.cli.files import write_network
 from glowpy.cli.main import run
+from glowpy.exporter.onnx.dump import dump_onnx
+from glowpy.graph.parser import parse_module
+from glowpy.graph.printer import print_module
 from glowpy.importer import HostedModel, Reader, formats, open_model
 from glowpy.importer.host_plan import HostPlan, HostStep
 from glowpy.importer.text_model import TextModel
@@ -111,9 +114,14 @@ BEGUN = """module {
 """
 
 
-def test_variables_begin_as_the_text_says(tmp_path: Path) -> None:
-    path, x = tmp_path / "net.glow", np.ones(3, np.float32)
-    path.write_text(BEGUN)
+@pytest.mark.parametrize("suffix", ["glow", "onnx"])
+def test_variables_begin_as_text_and_dumps_say(suffix: str, tmp_path: Path) -> None:
+    path, x = tmp_path / f"net.{suffix}", np.ones(3, np.float32)
+    if suffix == "glow":
+        path.write_text(BEGUN)
+    else:
+        dump_onnx(parse_module(BEGUN).main, path)
+        assert print_module(glowpy.load(path)) == BEGUN
     for options in ({}, {"state": "auto"}, {"state": {"w": "w_next", "still": "still_next"}}):
         session = glowpy.InferenceSession(path, backend="interpreter", **options)
         assert [info.name for info in session.get_inputs()] == ["x"]
@@ -128,6 +136,21 @@ def test_variables_begin_as_the_text_says(tmp_path: Path) -> None:
     assert session.run(None, {"x": x, "still": x})[0].tolist() == [1.5, 1.25, 1]
     session = glowpy.InferenceSession(path, backend="interpreter", state={})
     assert session.run(["y"], {"x": x, "w": x, "still": x})[0].tolist() == [2, 2, 2]
+
+
+def test_variables_of_a_dump_keep_clear_of_other_names(tmp_path: Path) -> None:
+    """The outputs that they are in the next run are those of the file, whatever names are taken."""
+    text = BEGUN.replace("%t", "%w_next").replace("%y", "%still_next").replace("%p", "%w_next_next")
+    path, x = tmp_path / "net.onnx", np.ones(3, np.float32)
+    dump_onnx(parse_module(text).main, path)
+    assert print_module(glowpy.load(path)) == text
+    session = glowpy.InferenceSession(path, backend="interpreter")
+    for _ in range(2):
+        assert [info.name for info in session.get_inputs()] == ["x"]
+        assert [info.name for info in session.get_outputs()] == ["still_next"]
+        assert session.run(None, {"x": x})[0].tolist() == [3, 2.5, 2]
+        assert session.run(None, {"x": x})[0].tolist() == [5, 4.5, 4]
+        session = glowpy.InferenceSession(path, backend="interpreter", state="auto")
 
 
 def test_constants_are_in_the_file_beside_it(tmp_path: Path) -> None:
