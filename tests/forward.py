@@ -105,7 +105,9 @@ class _Tangents:
 
     def after(self, inst: Instruction, operands: Mapping[str, Array]) -> None:
         """Runs the instruction on the complex numbers. Those that call functions were followed in these."""
-        if isinstance(inst, insts.IfInst | insts.LoopInst):
+        calls = isinstance(inst, insts.IfInst | insts.LoopInst)
+        written = [ref for ref in inst.operands if ref.access is not Access.IN]
+        if calls or not any(operands[ref.name].dtype == np.float64 for ref in written):
             return
         tensors = {
             ref.name: _Numbers(_ComplexType(ref.value.type), self._operands[ref.name])
@@ -117,11 +119,10 @@ class _Tangents:
         elif isinstance(inst, insts.FourierTransformInst):
             _run_linear(inst, *tensors.values())
         else:
-            kinds, abs = mock.patch.object(ElemKind, "of", _kind_of), mock.patch("numpy.abs", _abs)
-            with kinds, abs:
+            with mock.patch.object(ElemKind, "of", _kind_of), mock.patch.multiple(np, **_REAL):
                 interpret[type(inst)](*tensors.values(), **inst.attrs)
-        for ref in inst.operands:
-            if ref.access is not Access.IN and operands[ref.name].dtype == np.float64:
+        for ref in written:
+            if operands[ref.name].dtype == np.float64:
                 self.of(operands[ref.name])[...] = tensors[ref.name].array.imag / STEP
 
 
@@ -146,6 +147,17 @@ def _kind_of(dtype: Any) -> Any:
 def _abs(x: Any) -> Any:
     """The absolute value along the real axis, where numpy has the distance from 0."""
     return np.where(x.real < 0, -x, x) if np.iscomplexobj(x) else np.absolute(x)
+
+
+def _step(function: Callable[[Array], Array]) -> Callable[[Any], Any]:
+    """A function that is constant between its steps, of the real parts."""
+    return lambda x: function(np.real(x))
+
+
+_REAL: dict[str, Any] = {"abs": _abs} | {
+    name: _step(getattr(np, name)) for name in ("floor", "ceil", "trunc", "rint", "sign")
+}
+"""Functions of numpy that are others, or none, of complex numbers."""
 
 
 class _ComplexType:
@@ -189,10 +201,6 @@ def _stepped(value: Callable[..., Array], slope: Callable[..., Array]) -> Callab
     return lambda x: np.asarray(value(x.real) + 1j * slope(x.real) * x.imag)
 
 
-def _flat(value: Callable[..., Array]) -> Callable[[Array], Array]:
-    return lambda x: value(x.real).astype(np.complex128)
-
-
 def _power(base: Array, exponent: Array) -> Array:
     x, y = np.broadcast_arrays(base, exponent)
     value = np.power(x.real, y.real)
@@ -204,10 +212,6 @@ def _power(base: Array, exponent: Array) -> Array:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 _ALONG: dict[type[Instruction], Callable[..., Array]] = {
-    insts.SignInst: _flat(np.sign),
-    insts.FloorInst: _flat(np.floor),
-    insts.CeilInst: _flat(np.ceil),
-    insts.RoundInst: _flat(np.rint),
     insts.ErfInst: _stepped(_erf, lambda x: 2 / np.sqrt(np.pi) * np.exp(-x * x)),
     insts.PowInst: _power,
     insts.IsNanInst: lambda x: np.isnan(x.real),

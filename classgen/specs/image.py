@@ -12,7 +12,6 @@ Op(
     inputs=["input", "places"],
     attrs=[integer("order"), integer("padding"), flag("aligned")],
     kernel={"input": FLOATS},
-    no_derivative="not written yet",
 )
 Op(
     "RoiAlign",
@@ -44,5 +43,4 @@ Op(
     attrs=[ints("kernels"), ints("strides"), dims("pads"), ints("dilation")],
     traits=["typed"],
     kernel={"input": NUMBERS},
-    no_derivative="not written yet",
 )

@@ -1748,7 +1748,6 @@ class SampleNode(Node):
         (AttrSpec("order", "int"), AttrSpec("padding", "int"), AttrSpec("aligned", "flag")),
         ("result",),
         frozenset(),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)
@@ -1836,7 +1835,6 @@ class ColumnsToImageNode(Node):
         ),
         ("result",),
         frozenset({Trait.TYPED}),
-        no_derivative="not written yet",
     )
 
     input = InputField(0)

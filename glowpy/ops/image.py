@@ -21,7 +21,7 @@ from glowpy.ops.operands import accumulable, expect_floats, expect_numbers, expe
 from glowpy.support.errors import UserError
 from glowpy.support.symbolic import product
 
-__all__: list[str] = []
+__all__ = ["BORDER", "CUBIC", "LINEAR", "NEAREST", "REFLECTION", "ZEROS"]
 
 NEAREST, LINEAR, CUBIC = 0, 1, 3
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -99,7 +99,7 @@ def _taps(
     if order == LINEAR:
         weights = [1 - rest, rest]
     elif order == CUBIC:
-        weights = [_keys(abs(rest - offset)) for offset in (-1, 0, 1, 2)]
+        weights = [_keys(np.abs(rest - offset)) for offset in (-1, 0, 1, 2)]
     first = floors.astype(np.int64) - (order == CUBIC)
     return [_pixel(first + t, size, padding, aligned) for t in range(order + 1)], weights
 

@@ -289,6 +289,33 @@ SLOPES = [
         )
         for start, step in ((0, 1), (3, 1), (4, -2), (-3, 2), (9, -1))
     ),
+    *(
+        Slope(
+            nodes.SampleNode,
+            [(2, *image, 4), (2, 7, groups, len(image))],
+            {"order": order, "padding": padding, "aligned": aligned},
+            high=5.0,
+        )
+        for image, groups, order, padding, aligned in (
+            ((4, 3), 2, 0, 0, False),
+            ((4, 3), 2, 1, 0, True),
+            ((4, 3), 1, 1, 1, False),
+            ((4, 3), 2, 1, 2, False),
+            ((5,), 1, 1, 2, True),
+            ((5,), 2, 3, 0, False),
+            ((5,), 1, 3, 1, True),
+            ((3,), 1, 3, 2, False),
+        )
+    ),
+    *(
+        Slope(
+            nodes.ColumnsToImageNode,
+            [(2, 3 * 6, windows)],
+            {"kernels": (2, 3), "strides": strides, "pads": (1, 0, 0, 1), "dilation": dilation},
+            result=(2, 3, 4, 5),
+        )
+        for windows, strides, dilation in ((16, (1, 1), (1, 1)), (6, (1, 2), (2, 1)))
+    ),
     Slope(nodes.PadNode, [(2, 3)], {"pads": (1, 0, -1, 2), "value": 3.0}),
 ]
 
