@@ -10,8 +10,8 @@
 `--against` names others of `tools/bench_contestants.py`, and `--ours "glowpy bf16"` the one whose ratios are told.
 `--cpu x86-64-v3` times code for older processors, without AVX-512, beside OpenVINO with the same instructions.
 
-`--batch 8` times the light networks of the onnx package on eight images. ncnn, which has no batches, computes one after
-another.
+`--batch 8` times the light networks of the onnx package on eight images, and `--int8` as glowpy quantizes them. ncnn,
+which has no batches, computes one after another.
 
 `--write docs/reference/performance.md` writes the page that the documentation has, its figures as JSON and its picture
 beside it. The page has sections, see `tools/bench_sections.py`: `--only bf16 --models resnet50,bert` measures these
@@ -112,6 +112,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="cpu counts this process's processor time only: for a machine that others use as well",
     )
     say("--batch", type=whole_number, default=1, help="images that light networks compute")
+    say("--int8", action="store_true", help="light networks in 8-bit integers")
     say(
         "--threads",
         type=threads,
@@ -155,18 +156,20 @@ def _checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ar
 def _check_models(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.only is not None:
         parser.error("--only: expected --write, for it names sections of the page")
-    names = options.models or (TABLE if options.batch == 1 else NAMES)
+    is_light = options.int8 or options.batch > 1
+    names = options.models or (NAMES if is_light else TABLE)
     try:
         options.models = networks(",".join(names))
     except argparse.ArgumentTypeError as error:
         parser.error(f"argument --models: {error}")
-    if options.batch > 1 and (others := set(options.models) - set(NAMES)):
+    if is_light and (others := set(options.models) - set(NAMES)):
         light = ", ".join(NAMES)
-        parser.error(f"--batch: expected light networks, got {min(others)}; they are {light}")
+        option = "--int8" if options.int8 else "--batch"
+        parser.error(f"{option}: expected light networks, got {min(others)}; they are {light}")
 
 
 def _check_page(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    for name, usual in (("cpu", ""), ("batch", 1), ("threads", 1)):
+    for name, usual in (("cpu", ""), ("batch", 1), ("int8", False), ("threads", 1)):
         if getattr(options, name) != usual:
             parser.error(
                 f"--write: expected no --{name}, for which the page has sections of its own"
@@ -191,7 +194,11 @@ def measure(options: argparse.Namespace) -> list[Row]:
         for number, name in enumerate(options.models, 1):
             status.update(f"{name} ({number} of {len(options.models)})")
             with prepared(
-                name, folder, small=options.small, keep=keep, batch=options.batch
+                *(name, folder),
+                small=options.small,
+                keep=keep,
+                batch=options.batch,
+                int8=options.int8,
             ) as subject:
                 rows.append(bench(subject, options))
     return rows

@@ -120,7 +120,8 @@ def prepare(subject: Subject, names: Sequence[str], setting: Setting, row: Row) 
             row.missing[name] = repr(error)
             continue
         got = {str(index): array for index, array in enumerate(contestant.outputs())}
-        differences = compare(got, reference, TOLERANCE, TOLERANCE, kind.share)
+        share = max(kind.share, _ROUGH if subject.is_rounded else 0)
+        differences = compare(got, reference, TOLERANCE, TOLERANCE, share)
         row.errors[name] = max(difference.absolute for difference in differences)
         if all(difference.within for difference in differences):
             ready.append(replace(contestant, name=name))

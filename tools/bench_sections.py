@@ -142,6 +142,10 @@ _BF16 = """
 Products in bf16: glowpy's by `--precision bf16`, OpenVINO's as it computes a model in f32 by default on a processor
 that has such products. [halves.md](../halves.md#when-it-is-safe) says what that costs in accuracy.
 """
+_INT8 = """
+Networks in 8-bit integers, as [glowpy quantizes them](../quantization.md), from one ONNX file: convolutions between
+a dequantization of its inputs and a quantization of its result.
+"""
 _DEFAULTS = """
 All processors, as many threads as each runtime takes by itself, and the precision that it chooses; times of the wall.
 glowpy has as many threads as there are processors (`threads=0`; by itself it takes one), and f32, its default; in bf16
@@ -179,6 +183,10 @@ SECTIONS: Mapping[str, Section] = {
     "bf16": _race(
         *("One core, bf16", _BF16, ("glowpy bf16", "glowpy", "openvino default", "openvino")),
         ours="glowpy bf16",
+    ),
+    "int8": _race(
+        *("One core, int8", _INT8, ("glowpy", "onnxruntime", "openvino"), "--int8"),
+        networks=("resnet50", "squeezenet", "vgg19"),
     ),
     "defaults": _race(
         "Everybody's defaults",

@@ -2,6 +2,7 @@
 
 * The nine light networks of `tools/zoo.py` with random weights, and ONNX files of yours, on random inputs. What they
   have to compute is what onnxruntime computes. The light ones compute one image, or as many as are asked for.
+* Light networks in 8-bit integers: quantized by glowpy from what they compute on random inputs, as ONNX files.
 * What PyTorch exports of the networks in `tools/exports/`, in the widths that people use, with fixed extents. What
   they have to compute is what PyTorch computes.
 """
@@ -9,6 +10,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +40,8 @@ TABLE = (
 )
 """Every network that is timed if none is named."""
 
+_SAMPLES = 3
+"""Inputs that the ranges of a quantized network are measured on."""
 _FED, _COMPUTED = "fed ", "computed "
 """How names of arrays begin in files that are kept."""
 
@@ -50,12 +55,14 @@ class Subject:
         path: Its file, which is there inside the `with`.
         inputs: The inputs it is fed.
         expected: The outputs it has to compute.
+        is_rounded: Whether it computes in integers, whose rounding differs between runtimes.
     """
 
     name: str
     path: Path
     inputs: Inputs
     expected: Sequence[Array]
+    is_rounded: bool = False
 
 
 def names_of(text: str) -> list[str]:
@@ -81,7 +88,7 @@ def networks(text: str) -> list[str]:
 
 @contextmanager
 def prepared(
-    name: str, folder: Path, *, small: bool, keep: bool, batch: int = 1
+    name: str, folder: Path, *, small: bool, keep: bool, batch: int = 1, int8: bool = False
 ) -> Iterator[Subject]:
     """A network inside the `with`.
 
@@ -91,20 +98,24 @@ def prepared(
         small: Whether an export is as small as in tests.
         keep: Whether the file stays there, with its inputs and outputs beside it, and what lies there is taken.
         batch: How many images a light network computes.
+        int8: Whether a light network is quantized.
     """
     if name.endswith(".onnx"):
         yield _file(Path(name).stem, Path(name))
         return
-    folder = folder.joinpath(*["small"] * small, *[f"batch{batch}"] * (batch > 1))
+    apart = {"small": small, f"batch{batch}": batch > 1, "int8": int8}
+    folder = folder.joinpath(*(part for part, is_so in apart.items() if is_so))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name.replace(' ', '-')}.onnx"
     arrays = path.with_suffix(".npz")
     if keep and path.is_file() and arrays.is_file():
-        yield _kept(name, path, arrays)
+        yield replace(_kept(name, path, arrays), is_rounded=int8)
         return
     if name in NAMES:
         onnx.save(batched(initialised(name), batch), path)
-        subject = _file(name, path)
+        if int8:
+            _quantize(path)
+        subject = replace(_file(name, path), is_rounded=int8)
     else:
         subject = _export(name, path, small=small)
     if keep:
@@ -112,6 +123,26 @@ def prepared(
     yield subject
     if not keep:
         path.unlink()
+
+
+def _quantize(path: Path) -> None:
+    """Puts a network in integers in the place of one in floats, by the ranges that random inputs have."""
+    function, rng = glowpy.load(path).main, np.random.default_rng(0)
+    samples, profile = path.with_suffix(".npz"), path.with_suffix(".yaml")
+    stacked = {
+        port.original: np.stack([random_array(port.type, rng) for _ in range(_SAMPLES)])
+        for port in function.inputs
+    }
+    np.savez(samples, allow_pickle=False, **stacked)
+    whole = path.with_suffix(".int8.onnx")
+    for words in (
+        ("profile", path, "--inputs", samples, "-o", profile),
+        ("quantize", path, "--profile", profile, "-o", whole),
+    ):
+        subprocess.run([sys.executable, "-m", "glowpy", *map(str, words)], check=True)
+    samples.unlink()
+    profile.unlink()
+    whole.replace(path)
 
 
 def _keep(subject: Subject, path: Path) -> None:

@@ -233,6 +233,7 @@ def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:
         (["--cpu", "x86-64-v3", "--write", "speed.md"], "--write: expected no --cpu"),
         (["--batch", "8", "--write", "speed.md"], "--write: expected no --batch"),
         (["--batch", "8", "--models", "bert"], "--batch: expected light networks, got bert"),
+        (["--int8", "--models", "bert"], "--int8: expected light networks, got bert"),
         (["--threads", "2", "--clock", "cpu"], "--threads: expected the wall's clock"),
     ],
 )
