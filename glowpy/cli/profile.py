@@ -43,6 +43,7 @@ class ProfileOptions:
     resume: bool
     force: bool
     merge: bool
+    steps: int
     shapes: tuple[str, ...]
     values: tuple[str, ...]
     constants: str
@@ -60,6 +61,13 @@ class ProfileOptions:
     default="profile.yaml",
     show_default=True,
     help="The file for the profile.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Inputs in a row that are one sequence: variables begin anew after them.",
 )
 @click.option("--resume", is_flag=True, help="Add inputs to the profile in the output file.")
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
@@ -84,7 +92,9 @@ def profile(options: ProfileOptions) -> None:
       MODULE:NAME  an iterable of dicts, an object with get_next as onnxruntime's
                    CalibrationDataReader has it, or a function that returns one
 
-    Equal inputs count once. For --merge, FILES are profiles of one model over different inputs.
+    Equal inputs count once. Variables are as before the first run for each input, or with --steps N for every Nth,
+    and the inputs between go on from what the one before has left. For --merge, FILES are profiles of one model over
+    different inputs.
 
     Examples:
       glowpy profile model.onnx --inputs samples -o profile.yaml
@@ -117,7 +127,7 @@ def profile(options: ProfileOptions) -> None:
     samples = read_samples(inputs, source.ports, source.advice)
     with progress(f"profiling {files[0]}"):
         try:
-            profiler = Profiler(source.function, start, options.backend)
+            profiler = Profiler(source.function, start, options.backend, options.steps)
         except UserError as error:
             raise located(error, output) if start is not None else error from None
         outcome = _run(profiler, samples, output)

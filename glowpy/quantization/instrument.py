@@ -12,7 +12,7 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.histogram import BINS
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Placeholder
+from glowpy.graph.node import Node, NodeValue, Placeholder, Variable
 from glowpy.lower import lowering
 from glowpy.opt.graph.lower_quantized import is_quantized_arithmetic
 from glowpy.opt.known import is_known
@@ -106,8 +106,11 @@ class _Watch:
 
 
 def _computed(f: Function) -> list[NodeValue]:
-    """The inputs, and what is computed of them or of open extents alone: each value after those it is computed from."""
-    values = [placeholder.value for placeholder in f.inputs]
+    """The inputs, variables, and what is computed of them or of open extents alone: each after what it reads.
+
+    Of a variable, the elements before the run are counted.
+    """
+    values = [storage.value for storage in (*f.inputs, *f.variables)]
     values += (value for node in f.topological() for value in node.results)
     return [value for value in values if not is_known(value)]
 
@@ -116,4 +119,6 @@ def _origin(value: NodeValue) -> str:
     """Where a value comes from, without the name of a file."""
     if isinstance(value.producer, Placeholder):
         return f"input '{value.producer.original}'"
+    if isinstance(value.producer, Variable):
+        return f"variable '{value.producer.original}'"
     return str(replace(value.producer.loc, file="")) if value.producer.loc.node else ""

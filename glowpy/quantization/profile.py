@@ -127,7 +127,7 @@ class Profile:
             return self
         values = dict(self.values)
         results = [value for node in f.nodes for value in node.results]
-        for value in (*(parameter.value for parameter in f.parameters), *results):
+        for value in (*(port.value for port in (*f.parameters, *f.variables)), *results):
             entry = values.get(value.name)
             if entry is None or without_extents(entry.type) != without_extents(str(value.type)):
                 none = Statistics.none()

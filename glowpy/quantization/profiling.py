@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +19,7 @@ from glowpy.quantization.optimized import optimized
 from glowpy.quantization.profile import Profile, ProfiledValue
 from glowpy.quantization.signature import Signature
 from glowpy.quantization.statistics import Statistics
+from glowpy.runtime.state import State
 from glowpy.support.errors import Diagnostic, UserError
 from glowpy.support.limits import within_limits
 from glowpy.support.progress import report
@@ -95,6 +96,23 @@ class _State:
     """The digest of the sample; those of earlier ones are kept apart."""
 
 
+@dataclass
+class _Sequence:
+    """The samples that go on from each other.
+
+    Attributes:
+        length: How many there have been.
+        digest: Names them, in order.
+        skipped: The last of them, which were run before in such a sequence: they are run again if another one follows.
+        state: The variables after all but these.
+    """
+
+    length: int = 0
+    digest: str = ""
+    skipped: list[Sample] = field(default_factory=list)
+    state: State | None = None
+
+
 class Profiler:
     """A network that is run over one sample after another. Its memory does not grow with their number.
 
@@ -102,6 +120,8 @@ class Profiler:
         model: The function, or a module with one; not changed.
         start: The profile of other samples.
         backend: The backend that runs it: a name, or a backend with options.
+        steps: The number of samples in a row that are one sequence, at whose beginning variables are as before the
+            first run; each sample goes on from what the one before has left there.
 
     Attributes:
         unprofiled: The nodes on floats in functions that are called, of whose values nothing is kept.
@@ -114,7 +134,10 @@ class Profiler:
         model: Module | Function,
         start: Profile | None = None,
         backend: str | Backend = "cpu",
+        steps: int = 1,
     ) -> None:
+        if steps < 1:
+            raise UserError(f"expected at least one step in a sequence, got {steps}")
         work = optimized(model)
         self._signature = Signature.of(work)
         if start is not None:
@@ -128,6 +151,7 @@ class Profiler:
             Statistics.none() if start is None else start[watched.name] for watched in self._watched
         ]
         self._state = _State(statistics, 0, "")
+        self._steps, self._sequence = steps, _Sequence()
         self._growth = [_Growth(value_statistics.size) for value_statistics in statistics]
         self._function = compile(work, backend)
         given = (model.main if isinstance(model, Module) else model).parameters
@@ -135,7 +159,7 @@ class Profiler:
         work.module.forget()
 
     def add(self, sample: Sample) -> bool:
-        """Runs a sample; False if an equal one was run before, which counts once.
+        """Runs a sample; False if an equal one was run before, after equal ones in its sequence, which counts once.
 
         Raises UserError for a missing or unknown name, and for an array of another type or shape.
         """
@@ -144,12 +168,18 @@ class Profiler:
         before = self._state
         if before.runs:
             self._samples.add(before.digest)
-        digest = sample_digest(sample)
+        if self._sequence.length == self._steps:
+            self._sequence = _Sequence()
+        sequence = self._sequence
+        digest = sample_digest(sample, after=sequence.digest)
+        sequence.length, sequence.digest = sequence.length + 1, digest
         if digest in self._samples:
+            sequence.skipped.append(sample)
             return False
-        state = self._function.state() if self._function.state_ports else None  # as at first
-        arrays = {k: v for k, v in sample.items() if k not in self._unread}
-        outputs = self._function(arrays, state=state)
+        for skipped in sequence.skipped:
+            self._outputs(skipped)
+        sequence.skipped = []
+        outputs = self._outputs(sample)
         statistics = [
             value_statistics.merged(Statistics.of_run(*(outputs[name] for name in watched.outputs)))
             for value_statistics, watched in zip(before.statistics, self._watched, strict=True)
@@ -158,6 +188,14 @@ class Profiler:
         for growth, value_statistics in zip(self._growth, statistics, strict=True):
             growth.note(self.runs, value_statistics.size)
         return True
+
+    def _outputs(self, sample: Sample) -> Mapping[str, Array]:
+        """Runs the next sample of the sequence."""
+        function, sequence = self._function, self._sequence
+        if sequence.state is None and function.state_ports:
+            sequence.state = function.state()
+        arrays = {k: v for k, v in sample.items() if k not in self._unread}
+        return function(arrays, state=sequence.state)
 
     @property
     def runs(self) -> int:
@@ -193,6 +231,7 @@ def profile(
     *,
     start: Profile | None = None,
     backend: str | Backend = "cpu",
+    steps: int = 1,
 ) -> Profile:
     """Profiles a network: the ranges and histograms of its values over some inputs.
 
@@ -201,10 +240,12 @@ def profile(
         inputs: Dicts with an array for each input, or an object with onnxruntime's `get_next`. Equal ones count once.
         start: A profile of other inputs of this model, to which these are added.
         backend: The backend that runs the network. The profile serves any other as well.
+        steps: The number of inputs in a row that are one sequence, for a network with variables: they are as before the
+            first run when a sequence begins, and each input goes on from what the one before has left there.
 
     Raises UserError if there are no inputs, for inputs that do not fit, and for a `start` of another model.
     """
-    profiler = Profiler(model, start, backend)
+    profiler = Profiler(model, start, backend, steps)
     total = number_of(inputs)
     for index, sample in enumerate(samples_of(inputs)):
         report("inputs", index, total)
@@ -225,9 +266,9 @@ def located(error: UserError, place: str) -> UserError:
     )
 
 
-def sample_digest(sample: Sample) -> str:
-    """The digest of a sample's names, types and elements."""
-    digest = xxh3_128()
+def sample_digest(sample: Sample, after: str = "") -> str:
+    """The digest of a sample's names, types and elements, and of what it comes after in a sequence."""
+    digest = xxh3_128(after.encode())
     for name in sorted(sample):
         array = np.ascontiguousarray(sample[name])
         digest.update(f"{name} {array.dtype} {array.shape} ".encode())
