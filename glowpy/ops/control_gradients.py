@@ -43,7 +43,7 @@ def _zeros(f: Function, name: str, type: Type) -> NodeValue:
 
 @derivative(CallNode)
 def _differentiate_call(f: Function, n: CallNode, *flows: NodeValue | None) -> list[Operand | None]:
-    """What the function computes, once more in this one."""
+    """Computes once more in this function what the other one does."""
     callee = f.module.function(n.function)
     flow = flows_through(f, n.inputs, partial(in_place_of_call, f, callee), flows)
     return list(flow)
@@ -176,7 +176,7 @@ class _Rewinder:
     body: Function
     carried: int
     reached: Sequence[bool]
-    """Of the stacked results, those with a gradient."""
+    """Whether each stacked result has a gradient."""
 
     def function(self, n: LoopNode, stack_types: Sequence[Type]) -> str:
         """The name of a new function; `stack_types` are those of what is stacked, in order."""

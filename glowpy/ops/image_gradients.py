@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 @derivative(SampleNode)
 def _differentiate_sample(f: Function, n: SampleNode, g: NodeValue) -> list[Operand | None]:
-    """By the pixels and by the places, of the weighted sum that a sample is."""
+    """Differentiates the weighted sum that a sample is, by pixels and by places."""
     return list(flows_through(f, n.inputs, lambda inputs: [_sampled(f, n, *inputs)], [g]))
 
 

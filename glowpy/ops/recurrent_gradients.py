@@ -155,7 +155,7 @@ class _Step:
     f: Function
     n: Cell
     given: Mapping[str, NodeValue]
-    """What all steps read, by the names of the node's operands."""
+    """Values that all steps read, by the names of the node's operands."""
     turn: NodeValue
 
     def states(self, *before: Term) -> list[Term]:
@@ -207,7 +207,7 @@ class _Step:
         return self.f.create_slice(self.n.name, type, value, starts, (1,) * type.rank).result
 
     def _sums(self, gate: int) -> Term:
-        """What the step's input adds to a gate: [B, H]."""
+        """The sums of a gate that follow from the step's input: [B, H]."""
         gates, name = self.given["gates"], self.n.name
         _, batch, width = gates.type.shape
         units = self.given["recurrence"].type.shape[-1]
