@@ -10,7 +10,6 @@ import glowpy.support.forks  # noqa: F401 - a fork is safe from now on
 from glowpy.support.rules import Rules
 
 if TYPE_CHECKING:
-    from glowpy.autodiff.differentiate import differentiate
     from glowpy.backend import Backend, CompileOptions
     from glowpy.backends.cpu.backend import CpuBackend
     from glowpy.backends.cpu.options import CpuOptions
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         VerifyError,
     )
     from glowpy.support.progress import reporting
+    from glowpy.training.differentiate import differentiate
 
     __version__: str
 
@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "glowpy.autodiff.differentiate": ("differentiate",),
+    "glowpy.training.differentiate": ("differentiate",),
     "glowpy.backend": ("Backend", "CompileOptions"),
     "glowpy.runtime.compiled": ("CompiledFunction",),
     "glowpy.runtime.instance": ("Instance",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, Operand, value_of
@@ -88,6 +89,22 @@ class Term:
     def sigmoid(self) -> Term:
         """1 / (1 + exp(-value)), without overflow."""
         return self._of(self.f.create_sigmoid(self.name, self.value))
+
+    def sqrt(self) -> Term:
+        """The square root; NaN below 0."""
+        return self._of(self.f.create_sqrt(self.name, self.value))
+
+    def sign(self) -> Term:
+        """-1, 0 or 1."""
+        return self._of(self.f.create_sign(self.name, self.value))
+
+    def power(self, exponent: Factor) -> Term:
+        """The value to the power of another."""
+        return self._of(self.f.create_pow(self.name, self.value, self._operand(exponent)))
+
+    def to(self, kind: ElemKind) -> Term:
+        """The value in another element kind."""
+        return self._of(self.as_type(self.type.with_kind(kind)))
 
     def max(self, other: Factor) -> Term:
         """The larger of both; NaN if one is NaN."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from glowpy.autodiff.gradients import gradients
+from glowpy.core.elemkind import ElemKind
+from glowpy.core.type import Type
 from glowpy.graph.clone import Values, clone_function
 from glowpy.graph.function import Function
-from glowpy.graph.node import NodeValue, Storage
+from glowpy.graph.node import NodeValue, Storage, Variable
+from glowpy.ops.term import Term
 from glowpy.support.errors import UserError
+from glowpy.training.optimizers import Optimizer, Step
 
 __all__ = ["differentiate"]
 
@@ -19,13 +25,17 @@ def differentiate(
     loss: str | NodeValue,
     *,
     wrt: Sequence[str] | None = None,
+    optimizer: Optimizer | None = None,
     name: str | None = None,
 ) -> Function:
     """Adds a function to the module that computes what `function` does, and the gradients of a loss.
 
-    It reads the same inputs and variables, saves the same outputs, and saves the gradient of each storage of
-    `wrt` into an output called `NAME_grad`, of the storage's type. A storage that the loss does not depend on has the
-    gradient 0.
+    It reads the same inputs and variables and saves the same outputs. Without an optimizer it saves the gradient of
+    each storage of `wrt` into an output called `NAME_grad`, of the storage's type. With one it is a training step: it
+    changes the variables. What the optimizer keeps of a variable is in variables called `NAME.slot`; `learning_rate`,
+    as f64[], and the number of steps taken, `step` as i64[], are variables as well, which a state can set.
+
+    A storage that the loss does not depend on has the gradient 0.
 
     Gradients are taken of the network as it was built or imported, before it is optimized. Optimize, quantize and
     compile afterwards.
@@ -35,19 +45,24 @@ def differentiate(
         loss: The name of an output, or a value of `function`: one floating-point number, such as `f32[1x1]`.
         wrt: Names of inputs, variables and constants, as in the user's model. All variables of a floating-point kind,
             if left out.
-        name: Of the new function; `NAME_gradients` if left out.
+        optimizer: The rule by which variables change, such as `glowpy.training.optimizers.Adam()`.
+        name: Of the new function; `NAME_gradients`, or `NAME_training` with an optimizer, if left out.
 
     Raises UserError for a loss that is no output or value of the function or not one number, and for names of `wrt`
-    that it does not read or that are no floating-point numbers. Raises UnsupportedError, which names the first node on
+    that it does not read, that are no floating-point numbers or, with an optimizer, no variables or saved by the
+    function itself. Raises UnsupportedError, which names the first node on
     the way from the loss that has no derivative, and why.
 
     Reverse mode (Linnainmaa 1970), as in section 3.2 of the Glow paper.
     """
     module = function.module
     sources = _sources(function, wrt)
+    if optimizer is not None:
+        _check_trainable(function, sources)
     target = _loss(function, loss)
     values: Values = {}
-    title = name or module.unused_function_name(f"{function.name}_gradients")
+    suffix = "gradients" if optimizer is None else "training"
+    title = name or module.unused_function_name(f"{function.name}_{suffix}")
     copy = clone_function(function, module, title, values)
     by = [values.get(source.value, source.value) for source in sources]
     try:
@@ -55,12 +70,55 @@ def differentiate(
     except UserError:
         module.erase_function(copy)
         raise
-    for source, gradient in zip(sources, derivatives, strict=True):
-        title = _unused(f"{source.original}_grad", copy)
-        output = module.create_placeholder(f"{source.name}_grad", gradient.type, original=title)
-        copy.create_save(output.name, gradient, output)
+    if optimizer is None:
+        _save(copy, sources, derivatives)
+    else:
+        _train(copy, sources, derivatives, optimizer)
     copy.erase_dead()  # rules give the gradients of all operands
     return copy
+
+
+def _save(f: Function, sources: Sequence[Storage], gradients: Sequence[NodeValue]) -> None:
+    """Saves gradients in outputs."""
+    for source, gradient in zip(sources, gradients, strict=True):
+        title = _unused(f"{source.original}_grad", f)
+        output = f.module.create_placeholder(f"{source.name}_grad", gradient.type, original=title)
+        f.create_save(output.name, gradient, output)
+
+
+def _check_trainable(f: Function, sources: Sequence[Storage]) -> None:
+    """Raises UserError for storage that an optimizer cannot change."""
+    saved = {save.output for save in f.saves}
+    for source in sources:
+        if not isinstance(source, Variable):
+            raise UserError(
+                f"wrt: expected variables for an optimizer, got '{source.original}'",
+                note="Module.make_variable makes one of a constant",
+            )
+        if source.value in saved:
+            raise UserError(
+                f"wrt: '{source.original}' is a variable that the function itself saves"
+            )
+
+
+def _train(
+    f: Function, sources: Sequence[Storage], gradients: Sequence[NodeValue], optimizer: Optimizer
+) -> None:
+    """Saves what an optimizer makes of each variable, and counts the step."""
+    module = f.module
+    rate = np.array(optimizer.learning_rate)
+    rate_slot = module.create_variable("learning_rate", Type(ElemKind.F64, ()), initial=rate)
+    steps = module.create_variable("step", Type(ElemKind.I64, ()))
+    number = Term(f, "step", steps) + 1
+    for variable, gradient in zip(sources, gradients, strict=True):
+        assert isinstance(variable, Variable)
+        name = variable.name
+        step = Step(
+            *(f, variable, Term(f, name, variable), Term(f, name, gradient)),
+            *(number.to(ElemKind.F64), Term(f, "rate", rate_slot)),
+        )
+        f.create_save(name, optimizer.after(step).value, variable)
+    f.create_save("step", number.value, steps)
 
 
 def _sources(f: Function, wrt: Sequence[str] | None) -> list[Storage]:

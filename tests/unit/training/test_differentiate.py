@@ -10,7 +10,9 @@ import pytest
 
 import glowpy
 from glowpy import ElemKind, Function, Module, Type
+from glowpy.core.tensor import Array
 from glowpy.support.symbolic import symbol
+from glowpy.training.optimizers import SGD
 from tests.forward import check_adjoint
 
 F32 = ElemKind.F32
@@ -133,3 +135,36 @@ def test_no_result_of_several_is_passed_over(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     shapes = {"x": (4, 1, 2), "w": (1, 9, 2), "r": (1, 9, 3)}
     check_adjoint(f, {name: rng.normal(size=shape) for name, shape in shapes.items()})
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_a_training_step_changes_variables(backend: str) -> None:
+    f = _regression()
+    g = glowpy.differentiate(f, "loss", optimizer=SGD(0.5))
+    assert g.name == "main_training"
+    network = glowpy.compile(g, backend)
+    state = network.state()
+    x = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    weights: Array = WEIGHTS
+    for rate in (0.5, 0.5, 0.125):
+        state["learning_rate"] = np.array(rate)
+        outputs = network({"x": x}, state=state)
+        flow = 2 * (x @ weights + 1) / 10
+        weights = weights - np.float32(rate) * (x.T @ flow)
+        np.testing.assert_allclose(state["weights.0"], weights, rtol=1e-5, atol=1e-6)
+    assert set(outputs) == {"y", "loss"}
+    assert state["step"] == 3
+
+
+def test_an_optimizer_changes_variables_alone() -> None:
+    f = _regression()
+    with pytest.raises(glowpy.UserError, match="expected variables for an optimizer, got 'bias'"):
+        glowpy.differentiate(f, "loss", wrt=["bias"], optimizer=SGD())
+    saved = f.variables[0]
+    f.create_save("save", f.create_neg("negated", saved), saved)
+    with pytest.raises(
+        glowpy.UserError, match=r"'weights\.0' is a variable that the function itself"
+    ):
+        glowpy.differentiate(f, "loss", optimizer=SGD())
+    with pytest.raises(glowpy.UserError, match="expected a learning rate of at least 0, got -1"):
+        SGD(-1.0)

@@ -1,0 +1,1 @@
+"""Training: functions that compute gradients and change variables by them."""
