@@ -179,7 +179,7 @@ def expect_method(method: object) -> None:
 
 def _show(f: Function, names: Sequence[str]) -> None:
     """Gives a function outputs with these names that show its values."""
-    values: dict[str, NodeValue] = {p.name: p.value for p in f.inputs}
+    values: dict[str, NodeValue] = {p.name: p.value for p in (*f.inputs, *f.variables)}
     values |= {value.name: value for node in f.nodes for value in node.results}
     for name in names:
         value = values[name.removeprefix(WATCHED)]

@@ -17,6 +17,7 @@ from glowpy.graph.parser import parse_module
 from glowpy.measuring.meter import Timed
 from glowpy.measuring.peaks import Peaks
 from glowpy.measuring.roofline import efforts
+from glowpy.support.cache import write
 from glowpy.support.errors import UserError
 
 ELEMENTWISE = """
@@ -81,23 +82,51 @@ def test_peaks_between_sizes_and_of_other_kinds() -> None:
     assert replace(peaks, factors=factors).flops_of(ElemKind.I8) == 4e9
 
 
+@pytest.mark.usefixtures("cache_folder")
 def test_peaks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     target = CpuBackend().target
     peaks = peaks_of(target, 1)
     assert peaks.flops > 0
     assert peaks.flops_of(ElemKind.F64) < peaks.flops < peaks.flops_of(ElemKind.I8)
-    other = Peaks(1, 1.0, peaks.read, peaks.write)
+    other = Peaks(1, 1e9, peaks.read, peaks.write)
     monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: other)
     assert peaks_of(target, 1) == peaks
     assert peaks_of(target, 1, fresh=True) == other
     assert peaks_of(target, 1) == other
 
 
+@pytest.mark.usefixtures("cache_folder")
+@pytest.mark.parametrize(
+    "kept",
+    [
+        *("", "[]", "{}", "nothing"),
+        '{"threads": 1, "flops": 0.0, "read": [[16384, 1e9]], "write": [[16384, 1e9]]}',
+        '{"threads": 1, "flops": 1e9, "read": [[16384, 0.0]], "write": [[16384, 1e9]]}',
+        '{"threads": 1, "flops": 1.0, "read": [[16384, 1e9]], "write": [[16384, 1e9]]}',
+        '{"threads": 1, "flops": NaN, "read": [[16384, 1e9]], "write": [[16384, 1e9]]}',
+        '{"threads": 1, "flops": 1e9, "read": [], "write": [[16384, 1e9]]}',
+    ],
+)
+def test_kept_peaks_that_no_machine_has_are_measured_again(
+    kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rates = CpuBackend().target, ((1 << 14, 1e9),)
+    measured = Peaks(1, 1e9, rates, rates)
+    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: measured)
+    monkeypatch.setattr(peaks_module, "write", lambda key, payload: write(key, kept.encode()))
+    assert peaks_of(target, 1) == measured
+    monkeypatch.setattr(peaks_module, "write", write)
+    assert peaks_of(target, 1) == measured
+    monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: None)
+    assert peaks_of(target, 1) == measured
+
+
+@pytest.mark.usefixtures("cache_folder")
 def test_peaks_of_threads_that_wait_for_others_are_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     target, now, used = CpuBackend().target, iter(range(100)), iter([0, 1, 0, 2])
-    slow, fast = (Peaks(2, flops, ((1 << 14, 1.0),), ((1 << 14, 1.0),)) for flops in (1.0, 2.0))
+    slow, fast = (Peaks(2, flops, ((1 << 14, 1e9),), ((1 << 14, 1e9),)) for flops in (1e9, 2e9))
     measured = iter([slow, fast])
     monkeypatch.setattr(peaks_module, "_measured", lambda target, threads: next(measured))
     monkeypatch.setattr("time.perf_counter", lambda: next(now))

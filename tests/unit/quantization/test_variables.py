@@ -14,7 +14,8 @@ from glowpy.core.tensor import Array
 from glowpy.exporter import save
 from glowpy.graph.function import Module
 from glowpy.graph.parser import parse_module
-from glowpy.quantization import profile, quantize
+from glowpy.quantization import ByProfile, profile, quantize
+from glowpy.quantization.fidelity import fidelities
 from glowpy.support.errors import UserError
 
 CELL = """module {
@@ -107,6 +108,16 @@ def test_a_sequence_is_continued_where_others_ended() -> None:
     assert len(profile(module, again, steps=2).samples) == 2
     with pytest.raises(UserError, match="at least one step"):
         profile(module, given, steps=0)
+
+
+def test_they_are_compared_value_by_value() -> None:
+    """Each sample finds variables as before the first run, in floats as on integers."""
+    module, given = parse_module(CELL), samples(8, 2)
+    method = ByProfile(profile(module, given, steps=8, backend="interpreter"))
+    fidelity = fidelities(module, method, given[:3])
+    assert fidelity["h"].decibels > 40
+    assert fidelity["v"].decibels > 40
+    assert fidelity["output y"].decibels > 20
 
 
 def test_commands_take_them(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import platform
 import time
@@ -37,6 +38,12 @@ __all__ = ["passing_on", "peaks_of"]
 
 _SIZES = tuple(1 << power for power in (14, 16, 18, 20, 22, 24, 26, 27))
 """Bytes of memory that is read or written again and again: from what any first-level cache holds on."""
+
+_LEAST_RATE = 1e6
+"""Operations and bytes a second that any processor does: the cache has less only where something went wrong."""
+
+_LEAST_TIME = 1e-9
+"""Seconds that a trial is taken to last at least, where the clock shows none."""
 
 _SECONDS, _TRIALS, _SWEEPS = 0.003, 3, 5
 """How long a trial takes at least, how many there are together, and how often: the fastest counts."""
@@ -79,18 +86,28 @@ def peaks_of(target: CpuTarget, threads: int, *, fresh: bool = False) -> Peaks:
         *names,
         str((_SIZES, _FILL, _SECONDS, _TRIALS, _SWEEPS)),
     )
-    factors = _factors(target.variant)
     payload = None if fresh else read(key)
-    if payload is None:
+    peaks = _kept(payload) if payload is not None else None
+    if peaks is None:
         start, used = time.perf_counter(), time.process_time()
         peaks = _measured(target, threads)
         busy = (time.process_time() - used) / max(time.perf_counter() - start, 1e-9)
         if threads == 1 or busy > _LEAST_BUSY * threads:
             write(key, json.dumps(_fields(peaks)).encode())
-        return replace(peaks, factors=factors)
-    fields = json.loads(payload)
-    pairs = {name: tuple(map(tuple, fields[name])) for name in ("read", "write")}
-    return Peaks(fields["threads"], fields["flops"], pairs["read"], pairs["write"], factors)
+    return replace(peaks, factors=_factors(target.variant))
+
+
+def _kept(payload: bytes) -> Peaks | None:
+    """Returns the peaks that the cache has; None if they are none that a machine can have."""
+    try:
+        fields = json.loads(payload)
+        pairs = {name: tuple(map(tuple, fields[name])) for name in ("read", "write")}
+        peaks = Peaks(fields["threads"], fields["flops"], pairs["read"], pairs["write"])
+        rates = [peaks.flops, *(rate for curve in pairs.values() for _, rate in curve)]
+    except (KeyError, TypeError, ValueError):
+        return None
+    are_possible = all(math.isfinite(rate) and rate > _LEAST_RATE for rate in rates)
+    return peaks if are_possible and all(pairs.values()) else None
 
 
 def _fields(peaks: Peaks) -> dict[str, object]:
@@ -178,7 +195,7 @@ def _fastest(pool: ThreadPoolExecutor, loop: _Loop, addresses: Sequence[int], st
     while _trial(pool, loop, addresses, steps, rounds) < _SECONDS:
         rounds *= 2
     trials = [_trial(pool, loop, addresses, steps, rounds) for _ in range(_TRIALS)]
-    return rounds / min(trials)
+    return rounds / max(min(trials), _LEAST_TIME)
 
 
 def _trial(
