@@ -66,7 +66,7 @@ class Step:
     _slots: dict[str, Variable] = field(default_factory=dict)
 
     def slot(self, name: str, shape: Shape | None = None, *, first: float = 0.0) -> Term:
-        """What the step before kept under a name, like the weight or of another shape; at first `first` everywhere."""
+        """The value that the step before kept under a name: like the weight, or of a shape; at first `first`."""
         type = self.variable.type
         if shape is not None:
             type = type.with_shape(shape)
