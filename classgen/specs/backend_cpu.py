@@ -95,6 +95,21 @@ Op(
     no_derivative=_LATE,
 )
 Op(
+    "CpuByteWinograd",
+    "`cpu_winograd` of 8-bit integers, with exact sums of i32. The filter's points are of 16 bits, [blocks, points, I / group / 2, 2 NR]; outside is what lies outside the image, and is subtracted from all of it.",
+    inputs=["input", "filter", "bias"],
+    attrs=[ints("kernels"), dims("pads"), integer("group"), integer("outside"), ints("patch"), *_TILE, integer("slab"), integer("bands"), integer("blocks")],
+    traits=["typed", "units", "epilogue"],
+    scratches=["work"],
+    strided=["result"],
+    rows=["input"],
+    kernel={"input": ("i8", "u8")},
+    mixed={kind: {"filter": "i16", "bias": "i32", "work": "i32", "result": "i32"} for kind in ("i8", "u8")},
+    quant="rule",
+    backend="cpu",
+    no_derivative=_LATE,
+)
+Op(
     "CpuConv",
     "A 2-D convolution with register tiles of tile_pixels pixels by tile_vectors vectors. filter is [G, blocks, KH, KW, I, NR], "
     "of integers [G, blocks, KH, KW, I / 4, 4 NR], of bf16, which gives f32, [G, blocks, KH, KW, I / 2, 2 NR]; zeros has I elements, which lie outside the image, where there are pads. "

@@ -200,4 +200,30 @@ PAIRS(u8, EVEN_UNSIGNED, ODD_UNSIGNED)
 SINGLES(u8, uint8_t)
 #endif
 
+// -------------------------------------------------------------------------- two products of any numbers of 16 bits
+
+#if defined(__AVX512VNNI__) && VECTOR_BYTES == 64
+#define ADD_WORDS(SUM, X, Y) (vi)__builtin_ia32_vpdpwssd512(SUM, X, Y)
+#elif defined(__AVXVNNI__) && VECTOR_BYTES == 32
+#define ADD_WORDS(SUM, X, Y) (vi)__builtin_ia32_vpdpwssd256(SUM, X, Y)
+#elif defined(__x86_64__) && defined(ADD_PAIRS)
+#define ADD_WORDS(SUM, X, Y) ADD_PAIRS(SUM, (pairs_t)(X), (pairs_t)(Y))
+#endif
+
+#ifdef ADD_WORDS
+#define PARTS_i16 1
+INLINE void broadcast_i16(vi parts[1], const int16_t *from) { parts[0] = broadcast_word(from); }
+INLINE void load_weights_i16(vi parts[1], const int16_t *from) { parts[0] = *(const vi *)from; }
+INLINE vi add_products_i16(vi sum, vi x, vi weight) { return ADD_WORDS(sum, x, weight); }
+#else
+#define PARTS_i16 2
+INLINE void widen_words(vi parts[2], vi words) {
+  parts[0] = words << 16 >> 16;
+  parts[1] = words >> 16;
+}
+INLINE void broadcast_i16(vi parts[2], const int16_t *from) { widen_words(parts, broadcast_word(from)); }
+INLINE void load_weights_i16(vi parts[2], const int16_t *from) { widen_words(parts, *(const vi *)from); }
+INLINE vi add_products_i16(vi sum, vi x, vi weight) { return sum + x * weight; }
+#endif
+
 #endif

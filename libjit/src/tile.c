@@ -29,6 +29,8 @@
 #include "tile.c"
 #include "as_u8.h"
 #include "tile.c"
+#include "as_i16.h"
+#include "tile.c"
 #include "as_bf16.h"
 BEGIN_BF16
 #include "tile.c"

@@ -24,16 +24,21 @@ TILES(f64, double, double, double)
 TILES(i8, int32_t, int8_t, int8_t)
 TILES(u8, int32_t, uint8_t, int8_t)
 TILES(bf16, float, bf16_t, bf16_t)
+TILES(i16, int32_t, int16_t, int16_t)
 
 /// The functions of patches, where winograd.c is linked with this; what `w` points to is its own affair.
-WEAK void libjit_winograd_spread_f32(float *to, const float *image, const void *w, dim_t first, dim_t count, dim_t high,
-                                     dim_t wide, dim_t kernel_h, dim_t kernel_w);
-WEAK void libjit_winograd_collect_f32(float *to, const float *start, const float *sums, const void *w, dim_t count,
-                                      dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w, dim_t pool_h,
-                                      dim_t pool_w);
+#define PATCHES(SUFFIX)                                                                                                \
+  WEAK void libjit_winograd_spread_##SUFFIX(void *to, const void *image, const void *w, dim_t first, dim_t count,      \
+                                            dim_t high, dim_t wide, dim_t kernel_h, dim_t kernel_w);                   \
+  WEAK void libjit_winograd_collect_##SUFFIX(void *to, const void *start, const void *sums, const void *w,             \
+                                             dim_t count, dim_t vectors, dim_t high, dim_t wide, dim_t kernel_h,       \
+                                             dim_t kernel_w, dim_t pool_h, dim_t pool_w);
+PATCHES(f32)
+PATCHES(i8)
+PATCHES(u8)
 
-typedef void (*spread_t)(float *to, const float *image, const void *w, dim_t first, dim_t count);
-typedef void (*collect_t)(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors);
+typedef void (*spread_t)(void *to, const void *image, const void *w, dim_t first, dim_t count);
+typedef void (*collect_t)(void *to, const void *start, const void *sums, const void *w, dim_t count, dim_t vectors);
 
 /// Sums of `size` bytes in a vector.
 dim_t test_lanes(dim_t size) { return size == 8 ? DOUBLE_LANES : LANES; }
@@ -51,6 +56,7 @@ typedef struct {
   dim_t sizes[6];    ///< of a patch, of the kernel and of the pool
   dim_t block;
   dim_t kind;        ///< of the input: bytes of an element, negative where it has a sign that others lack; 2 of halves of vectors, 3 of bf16
+  dim_t words;       ///< whether tiles multiply points of 16 bits, whatever the input is
   dim_t chained;     ///< whether tiles begin with sums of each pixel (strassen.c)
   loop_t loops[8];
 } table_t;
@@ -66,6 +72,10 @@ static table_t *table;
     loop->faults += pixels != loop->pixels || vectors != loop->vectors;                                                \
     if (table->chained) {                                                                                              \
       libjit_tile_chained_f32(sums, start, input, weights, reach, pixels, vectors, table->block);                      \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    if (table->words) {                                                                                                \
+      libjit_tile_##KIND##_i16(sums, start, input, weights, reach, pixels, vectors, table->block);                     \
       return;                                                                                                          \
     }                                                                                                                  \
     switch (table->kind) {                                                                                             \
@@ -87,14 +97,17 @@ LOOP(scattered, 5)
 LOOP(scattered, 6)
 LOOP(scattered, 7)
 
-static void spread(float *to, const float *image, const void *w, dim_t first, dim_t count) {
+#define OF_KIND(NAME) (table->kind == 4 ? NAME##_f32 : table->kind == 1 ? NAME##_u8 : NAME##_i8)
+
+static void spread(void *to, const void *image, const void *w, dim_t first, dim_t count) {
   const dim_t *sizes = table->sizes;
-  libjit_winograd_spread_f32(to, image, w, first, count, sizes[0], sizes[1], sizes[2], sizes[3]);
+  OF_KIND(libjit_winograd_spread)(to, image, w, first, count, sizes[0], sizes[1], sizes[2], sizes[3]);
 }
 
-static void collect(float *to, const float *start, const float *sums, const void *w, dim_t count, dim_t vectors) {
+static void collect(void *to, const void *start, const void *sums, const void *w, dim_t count, dim_t vectors) {
   const dim_t *sizes = table->sizes;
-  libjit_winograd_collect_f32(to, start, sums, w, count, vectors, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]);
+  OF_KIND(libjit_winograd_collect)(to, start, sums, w, count, vectors, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4],
+                                   sizes[5]);
 }
 
 /// Fills in a table's functions, NULL where there are no pixels, and makes it the one that is used.

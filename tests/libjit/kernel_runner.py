@@ -41,6 +41,7 @@ from tests.libjit import (
     recurrent_cases,
     row_cases,
     scalar_cases,
+    winograd_cases,
 )
 from tests.libjit.guarded import Edge, GuardedArea
 from tests.libjit.kernel_cases import Attr, Case, Maker
@@ -60,6 +61,7 @@ _MAKERS = {
     **recurrent_cases.MAKERS,
     **attention_cases.MAKERS,
     **norm_cases.MAKERS,
+    **winograd_cases.MAKERS,
 }
 SCHEMAS: dict[str, InstSchema] = {
     inst.SCHEMA.mnemonic: inst.SCHEMA for inst in (*INSTS, *CPU_INSTS)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glowpy.backends.cpu.strassen import left_sums, pack_pairs
-from glowpy.backends.cpu.winograd import pack_winograd_filter
 from glowpy.core.tensor import Array
 from glowpy.core.type import MAX_RANK
 from tests.libjit.kernel_cases import DTYPES, LENGTHS, Attr, Case, Maker, Shape, numbers, specials
@@ -305,12 +304,12 @@ def _pack_filter(weights: Array, group: int, block: int) -> Array:
     return packed.reshape(*packed.shape[:-2], block * word)
 
 
-_OUTSIDE = 7
+OUTSIDE = 7
 """What lies outside of an image of integers."""
 
 
 def _outside(x: Array) -> int:
-    return _OUTSIDE if x.dtype.kind in "iu" else 0
+    return OUTSIDE if x.dtype.kind in "iu" else 0
 
 
 def _cpu_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
@@ -425,77 +424,6 @@ def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Itera
             yield Case(operands, {"result": result}, {**attrs, "single_edges": single})
 
 
-def _cpu_winograd(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
-    """Every size of patch, kernels of one to seven, images that patches do not fill, and each way to cut the work."""
-    (suffix,) = suffixes
-    sizes = [
-        ((6, 6), (3, 3)),
-        ((8, 8), (3, 3)),
-        ((4, 8), (3, 3)),
-        ((4, 4), (2, 3)),
-        ((1, 6), (1, 3)),
-        ((8, 1), (7, 1)),
-    ]
-    sizes += [((8, 6), (2, 5)), ((6, 6), (1, 4))]
-    walks = [(3, 1, 6, 5, 1), (2, 2, 4, 2, 9), (5, 1, 99, 1, 2), (1, 1, 1, 4, 1), (4, 2, 4, 1, 9)]
-    depths = [lanes, lanes + 3, 2 * lanes + 1]
-    for number, ((patch, kernels), walk) in enumerate(itertools.product(sizes, walks)):
-        height, width = kernels[0] + number % 9, kernels[1] + number % 13
-        pads = (number % 3, number % 4, number % 2, number % 5)
-        channels = (1, 2 * lanes, 3 * lanes + 2)[number % 3]
-        conv = Conv(
-            (height, width), depths[number % 3], channels, kernels, pads=pads, batch=1 + number % 2
-        )
-        yield _winograd_case(conv, conv.arrays(suffix), patch, walk, lanes)
-    grouped = Conv(
-        (7, 10), 3 * (lanes + 1), 3 * (2 * lanes + 1), (3, 3), pads=(1, 1, 1, 1), group=3, batch=2
-    )
-    for walk in walks:
-        yield _winograd_case(grouped, grouped.arrays(suffix), (6, 6), walk, lanes)
-    edgy = Conv((9, 11), lanes, 3, (3, 3), pads=(1, 1, 1, 1))
-    yield _winograd_case(edgy, edgy.arrays(suffix), (6, 6), (3, 1, 3, 1, 1), lanes)
-    even = Conv((12, 10), lanes + 3, 2 * lanes + 1, (3, 3), pads=(1, 1, 1, 1), batch=2)
-    for patch, pool in (((6, 6), (2, 2)), ((4, 8), (1, 2)), ((8, 4), (3, 2))):
-        yield _winograd_case(even, even.arrays(suffix), patch, (3, 1, 6, 5, 1), lanes, pool)
-
-
-def _winograd_case(
-    conv: Conv,
-    arrays: tuple[Array, Array, Array],
-    patch: tuple[int, int],
-    walk: tuple[int, int, int, int, int],
-    lanes: int,
-    pool: tuple[int, int] = (1, 1),
-) -> Case:
-    x, weights, bias = arrays
-    pixels, vectors, slab, bands, blocks = walk
-    result = convolve(conv, x, weights, bias, 0)
-    images, height, width, channels = result.shape
-    windows = result.reshape(
-        images, height // pool[0], pool[0], width // pool[1], pool[1], channels
-    )
-    result = windows.max(axis=(2, 4))
-    steps = [size - kernel + 1 for size, kernel in zip(patch, conv.kernels, strict=True)]
-    patches = math.ceil(height / steps[0]) * math.ceil(width / steps[1])
-    slab = min(slab, patches)
-    block = vectors * lanes
-    packed = np.stack(list(pack_winograd_filter(weights, patch, block, conv.group)))
-    points = patch[0] * patch[1]
-    units = bands * math.ceil(math.ceil(channels // conv.group / block) / blocks)
-    room = (
-        points * (slab * (conv.channels // conv.group) + slab * block + 2 * lanes)
-        + 4 * math.prod(steps) * block
-    )
-    attrs: dict[str, Attr] = {
-        "kernels": conv.kernels, "pads": conv.pads, "group": conv.group, "patch": patch, "pool": pool,
-        "tile_pixels": min(pixels, slab), "tile_vectors": vectors, "slab": slab, "bands": bands, "blocks": blocks,
-    }  # fmt: skip
-    work = np.zeros((units, room), x.dtype)
-    operands = {"input": x, "filter": packed, "bias": bias, "work": work}
-    scale = float(np.abs(result).max(initial=1))
-    return Case(operands, {"result": result}, attrs, rtol=0, atol=1e-4 * scale)
-
-
 def _cpu_strassen(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     """Odd and even rows, blocks and columns, a depth of any vectors, and each way to cut the work."""
     (suffix,) = suffixes
@@ -549,6 +477,5 @@ MAKERS: dict[str, Maker] = {
     "cpu_row_matmul": _cpu_row_matmul,
     "cpu_strassen": _cpu_strassen,
     "cpu_strassen_sums": _cpu_strassen_sums,
-    "cpu_winograd": _cpu_winograd,
 }
 """The cases of each product, by mnemonic, for its suffixes and so many of its elements in a vector."""

@@ -69,6 +69,7 @@ class Table(ctypes.Structure):
         ("sizes", ctypes.c_ssize_t * 6),
         ("block", ctypes.c_ssize_t),
         ("kind", ctypes.c_ssize_t),
+        ("words", ctypes.c_ssize_t),
         ("chained", ctypes.c_ssize_t),
         ("loops", Loop * 8),
     ]
@@ -83,6 +84,7 @@ class Table(ctypes.Structure):
                 table.block, loop.pixels, loop.vectors = tile.block, tile.pixels, tile.vectors
                 table.chained = tile.kind == "chained"
                 table.kind = 2 if tile.halves else table.kind
+        table.words = work.tile_kind is ElemKind.I16
         for function in work.patches:
             table.sizes[:] = [*function.patch, *function.kernels, *(function.pool or (1, 1))]
         return table

@@ -164,6 +164,7 @@ def test_kernels_that_know_of_vectors_do_without(tmp_path: Path) -> None:
     ]
     jobs = ["cpu_conv", "cpu_depthwise_conv", "cpu_matmul", "softmax", "max_pool", "avg_pool"]
     jobs += ["cpu_attention", "cpu_strassen", "cpu_winograd", "reduce_add", "reduce_max"]
+    jobs += ["cpu_byte_winograd"]
     answer = _run_jobs(_compile(tmp_path, sources, BASELINE, SCALAR), *jobs)
     for job in jobs:
         assert answer[job]["calls"] > 0

@@ -13,7 +13,7 @@ Sums are plain integers on the way, and labelled with their type at the end. See
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -21,7 +21,18 @@ from typing import Any
 import numpy as np
 
 from glowpy.backend import Operation
+from glowpy.backends.cpu.byte_operands import (
+    Images,
+    Weights,
+    images_of,
+    in_i8,
+    plane_shape,
+    signed_offsets,
+    taps_of,
+)
+from glowpy.backends.cpu.byte_winograd import has_exact_sums, pack_byte_filter
 from glowpy.backends.cpu.nodes_gen import (
+    create_cpu_byte_winograd,
     create_cpu_conv,
     create_cpu_depthwise_conv,
     create_cpu_matmul,
@@ -39,6 +50,7 @@ from glowpy.backends.cpu.packing import (
 from glowpy.backends.cpu.padded_channels import padded_channels
 from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
 from glowpy.backends.cpu.strategy.product import (
+    Decision,
     Problem,
     conv_problem,
     fetched_ahead,
@@ -46,6 +58,11 @@ from glowpy.backends.cpu.strategy.product import (
     product_ways,
 )
 from glowpy.backends.cpu.strategy.ways import Chooser
+from glowpy.backends.cpu.strategy.winograd import (
+    WinogradDecision,
+    choose_winograd,
+    winograd_ways,
+)
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
@@ -59,7 +76,6 @@ from glowpy.graph.nodes_gen import (
     MatMulNode,
     SaturateNode,
 )
-from glowpy.graph.parts import part_along
 from glowpy.opt.graph.lower_quantized import known_parameter
 from glowpy.support.symbolic import (
     Dim,
@@ -88,49 +104,6 @@ def multiplies_bytes(operation: Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class _Images:
-    """A convolution in the plane: its input, its lists of height and width, and the shape of its result."""
-
-    input: NodeValue
-    kernels: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: Shape
-    dilation: tuple[int, ...]
-    group: int
-    shape: Shape
-
-    @property
-    def offset(self) -> int:
-        """The stored integer outside the images."""
-        return parameters(self.input.type).offsets[0]
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Constant weights, computed from some tensors: O x KH x KW x I, or [..., K, N], in i8."""
-
-    shape: tuple[int, ...]
-    text: str
-    sources: Sequence[Tensor]
-    stored: Callable[..., Array]
-
-    def constant(
-        self,
-        f: Function,
-        n: Node,
-        part: str,
-        shape: tuple[int, ...],
-        change: Callable[[Array], Array | Iterable[Array]],
-    ) -> Operand:
-        """The weights in another layout."""
-        tensor = Tensor.derived(
-            Type(ElemKind.I8, shape), f"{part} {self.text}", self.sources,
-            lambda *arrays: change(self.stored(*arrays)),
-        )  # fmt: skip
-        return f.module.create_constant(f"{n.name}_{part}", tensor, loc=n.loc)
-
-
-@dataclass(frozen=True)
 class ByteProducts:
     """Rewrites products of quantized 8-bit integers for a variant.
 
@@ -138,24 +111,26 @@ class ByteProducts:
         variant: The variant that they are packed for.
         small: Whether code is to be small.
         chooser: Decides how they are tiled.
+        plain: Whether no convolution is to be computed by Winograd's algorithm, whose weights are larger.
     """
 
     variant: Variant
     small: bool
     chooser: Chooser
+    plain: bool = False
 
     def convolution(self, f: Function, n: ConvolutionNode) -> NodeValue:
         """A convolution with sums of i32."""
         if n.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0).result
-        images = _images(f, n, self._activations(f, n, n.input))
-        offsets = _signed_offsets(n.filter.type)
+        images = images_of(f, n, self._activations(f, n, n.input))
+        offsets = signed_offsets(n.filter.type)
         type = Type(ElemKind.I32, images.shape)
         if n.filter.constant is None:
             sums = self._computed_convolution(f, n, images, type)
         else:
             filter = n.filter.constant.tensor
-            weights = _Weights(_plane_shape(filter.type.extents), "filter", [filter], _taps)
+            weights = Weights(plane_shape(filter.type.extents), "filter", [filter], taps_of)
             bias = _bias(f, n, filter, images.offset, offsets)
             sums = self._convolve(f, n, type, images, weights, bias)
         if offsets.any():
@@ -169,7 +144,7 @@ class ByteProducts:
         if n.type.is_empty or n.lhs.type.is_empty:
             return f.create_splat(n.name, n.type, 0.0).result
         lhs = self._activations(f, n, n.lhs)
-        offset, offsets = parameters(lhs.type).offsets[0], _signed_offsets(n.rhs.type)
+        offset, offsets = parameters(lhs.type).offsets[0], signed_offsets(n.rhs.type)
         depth = lhs.type.shape[-1]
         if not self.small:
             lhs = padded_channels(f, n, lhs, -depth % _WORD)
@@ -193,8 +168,8 @@ class ByteProducts:
         f: Function,
         n: ConvolutionNode,
         type: Type,
-        images: _Images,
-        weights: _Weights,
+        images: Images,
+        weights: Weights,
         bias: Operand,
     ) -> NodeValue:
         """The sums of stored integers, and the bias."""
@@ -220,7 +195,6 @@ class ByteProducts:
                 tile_pixels=choice.pixels, slab=choice.slab, vectors=choice.vectors,
                 single_edges=has_open_edges(type.shape, images.input.type.shape, images.pads),
             ).result  # fmt: skip
-        words = ceil_div(depth, _WORD)
         input = padded_channels(f, n, images.input, -depth % _WORD, group)
         problem = conv_problem(
             type.likely,
@@ -231,7 +205,30 @@ class ByteProducts:
             images.dilation,
             group,
         )
-        decision = self.chooser.choose(n, product_ways(problem, machine))
+        decision = self.chooser.choose(n, self._conv_ways(n, images, weights, problem))
+        if isinstance(decision, WinogradDecision):
+            return self._by_patches(f, n, type, images, weights, decision)
+        return self._by_tiles(
+            f, n, type, replace(images, input=input), weights, bias, problem, decision
+        )
+
+    def _by_tiles(
+        self,
+        f: Function,
+        n: ConvolutionNode,
+        type: Type,
+        images: Images,
+        weights: Weights,
+        bias: Operand,
+        problem: Problem,
+        decision: Decision,
+    ) -> NodeValue:
+        """The sums by the direct algorithm."""
+        group, taps, machine = images.group, images.kernels, self.variant.byte_machine
+        outputs, words = weights.shape[0], ceil_div(weights.shape[-1], _WORD)
+        lists: dict[str, Any] = {
+            "kernels": taps, "strides": images.strides, "pads": images.pads, "dilation": images.dilation
+        }  # fmt: skip
         block = decision.block
         shape = (group, ceil_div(outputs // group, block), *taps, words, block * _WORD)
         filter = weights.constant(
@@ -239,18 +236,70 @@ class ByteProducts:
         )
         outside = np.full(words * _WORD if has_pads(images.pads) else 0, images.offset)
         zeros = f.module.create_constant(
-            f"{n.name}_zeros", outside.astype(input.type.kind.dtype), loc=n.loc
+            f"{n.name}_zeros", outside.astype(images.input.type.kind.dtype), loc=n.loc
         )
         return create_cpu_conv(
-            f, n.name, type, input, filter, bias, zeros, **lists, group=group,
+            f, n.name, type, images.input, filter, bias, zeros, **lists, group=group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=greatest(type.shape[2], 1)  # a line of no pixels divides nothing
             if decision.line == type.likely[2] else decision.line,
             slab=decision.slab, fetch=fetched_ahead(problem, machine, decision, type),
         ).result  # fmt: skip
 
+    def _conv_ways(
+        self, n: ConvolutionNode, images: Images, weights: Weights, problem: Problem
+    ) -> Iterator[Decision | WinogradDecision]:
+        """How a convolution may be computed: directly, or by Winograd's algorithm, whose sums are to be as exact."""
+        bytes, words = self.variant.byte_machine, self.variant.word_machine
+        direct = product_ways(problem, bytes)
+        ones = prod(images.strides) == prod(images.dilation) == 1
+        computed = not weights.sources or signed_offsets(n.filter.type).any()
+        if self.plain or words is None or not ones or computed:
+            yield from direct
+            return
+        best = next(direct)
+        shape = Type(ElemKind.I32, images.shape).likely
+        sizes = shape, weights.shape[-1], images.kernels, images.group, words, best.cycles
+        fastest = choose_winograd(*sizes)
+
+        def is_exact(decision: WinogradDecision) -> bool:
+            taps = weights.stored(*(tensor.array for tensor in weights.sources))
+            return has_exact_sums(taps, decision.patch, images.input.type.kind, images.offset)
+
+        if fastest is not None and is_exact(fastest):
+            yield fastest
+        yield best
+        yield from (way for way in winograd_ways(*sizes) if way != fastest and is_exact(way))
+        yield from direct
+
+    def _by_patches(
+        self,
+        f: Function,
+        n: ConvolutionNode,
+        type: Type,
+        images: Images,
+        weights: Weights,
+        chosen: WinogradDecision,
+    ) -> NodeValue:
+        """The sums by Winograd's algorithm, which subtracts the input's offset."""
+        words, patch, group = self.variant.word_machine, chosen.patch, images.group
+        assert words is not None
+        block, (outputs, *_, depth) = chosen.vectors * words.lanes, weights.shape
+        blocks = group * ceil_div(outputs // group, block)
+        shape = blocks, prod(patch), depth // words.dot, words.dot * block
+        filter = weights.constant(
+            f, n, f"points_{patch[0]}x{patch[1]}_of_{group}", shape,
+            lambda taps: pack_byte_filter(taps, patch, block, group), ElemKind.I16,
+        )  # fmt: skip
+        return create_cpu_byte_winograd(
+            f, n.name, type, images.input, filter, _plain(f, n, n.bias),
+            kernels=images.kernels, pads=images.pads, group=group, outside=images.offset, patch=patch,
+            tile_pixels=chosen.pixels, tile_vectors=chosen.vectors, slab=chosen.slab,
+            bands=chosen.bands, blocks=chosen.blocks,
+        ).result  # fmt: skip
+
     def _window_sums(
-        self, f: Function, n: ConvolutionNode, images: _Images, type: Type
+        self, f: Function, n: ConvolutionNode, images: Images, type: Type
     ) -> NodeValue:
         """The sums of all that each window of each group sees, once for every output channel."""
         group, (outputs, channels) = (
@@ -259,7 +308,7 @@ class ByteProducts:
         )
         depth = channels // group
         shape = (group, *images.kernels, depth)
-        ones = _Weights(shape, "ones", [], lambda: np.ones(shape, np.int8))
+        ones = Weights(shape, "ones", [], lambda: np.ones(shape, np.int8))
         bias = _constant(f, n, "none", np.zeros(group, np.int32))
         sums_type = type.with_shape((*type.shape[:-1], group))
         sums = self._convolve(f, n, sums_type, images, ones, bias)
@@ -271,14 +320,14 @@ class ByteProducts:
         return f.create_reshape(n.name, sums.type.with_shape(type.shape), copies).result
 
     def _computed_convolution(
-        self, f: Function, n: ConvolutionNode, images: _Images, type: Type
+        self, f: Function, n: ConvolutionNode, images: Images, type: Type
     ) -> NodeValue:
         """Handles a computed filter, which is rare, one number at a time. Its sums are a product with ones."""
         filter = _plain(f, n, _in_i8(f, n, n.filter))
         if len(n.kernels) == 3:
             filter = f.create_transpose(n.name, filter, (0, 2, 3, 1, 4)).result
         taps = f.create_reshape(
-            n.name, filter.type.with_shape(_plane_shape(n.filter.type.extents)), filter
+            n.name, filter.type.with_shape(plane_shape(n.filter.type.extents)), filter
         )
         outputs, depth = n.filter.type.extents[0], prod(n.filter.type.extents[1:])
         bias = _plain(f, n, n.bias)
@@ -288,7 +337,7 @@ class ByteProducts:
             sums = create_cpu_plain_matmul(f, n.name, Type(ElemKind.I32, (outputs, 1)), rows, ones)
             totals = f.create_reshape(n.name, bias.type, sums)
             less = f.create_sub(
-                n.name, totals, _integers(f, n, depth * _signed_offsets(n.filter.type))
+                n.name, totals, _integers(f, n, depth * signed_offsets(n.filter.type))
             )
             share = f.create_mul(n.name, less, _integers(f, n, np.array([images.offset])))
             bias = f.create_sub(n.name, bias, share).result
@@ -304,7 +353,7 @@ class ByteProducts:
         constant = n.rhs.constant
         if self.small:
             if constant is not None:
-                weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)
+                weights = Weights(static(shape), "matrix", [constant.tensor], in_i8)
                 turned = static((*shape[:-2], shape[-1], shape[-2]))
                 return weights.constant(f, n, "turned", turned, lambda m: matrix_pieces(m, 1))
             rank = len(shape) - 2
@@ -314,7 +363,7 @@ class ByteProducts:
         block = self.chooser.choose(n, product_ways(problem, machine)).block
         packed = packed_shape(shape, block, _WORD)
         if constant is not None:
-            weights = _Weights(static(shape), "matrix", [constant.tensor], _in_i8_array)
+            weights = Weights(static(shape), "matrix", [constant.tensor], in_i8)
             return weights.constant(
                 f, n, "packed", static(packed), lambda m: matrix_pieces(m, block, _WORD)
             )
@@ -370,7 +419,7 @@ class ByteProducts:
             (rows,) = static([depth])
 
             def compute(matrix: Array) -> Array:
-                sums = _in_i8_array(matrix).astype(np.int64).sum(axis=-2, keepdims=True)
+                sums = in_i8(matrix).astype(np.int64).sum(axis=-2, keepdims=True)
                 return _wrapped(offset * (sums - rows * offsets))
 
             type = Type(ElemKind.I32, shape)
@@ -418,73 +467,8 @@ def _integers(f: Function, n: Node, values: Array) -> Operand:
     return _constant(f, n, "factor", _wrapped(values))
 
 
-def _signed_offsets(type: Type) -> Array:
-    """The offsets of weights once they are in i8: one, or one for each channel."""
-    offsets = np.array(parameters(type).offsets, np.int64)
-    return offsets - _HALF_RANGE if type.kind is ElemKind.U8 else offsets
-
-
-def _in_i8_array(array: Array) -> Array:
-    """Stored integers in i8; an offset that goes with them is 128 less where they were in u8."""
-    if array.dtype == np.int8:
-        return array
-    return (array.astype(np.int16) - _HALF_RANGE).astype(np.int8)
-
-
-def _plane_shape(filter: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of `_taps`."""
-    outputs, *taps, depth = filter
-    if len(taps) == 3:
-        return (outputs, *taps[1:], taps[0] * depth)
-    return (outputs, *(1,) * (2 - len(taps)), *taps, depth)
-
-
-def _taps(filter: Array) -> Array:
-    """A filter in i8 and in the plane: the planes of one for volumes are channels."""
-    stored = _in_i8_array(filter)
-    if stored.ndim == 5:
-        stored = stored.transpose(0, 2, 3, 1, 4)
-    return stored.reshape(_plane_shape(filter.shape))
-
-
 def _wrapped(sums: Array) -> Array:
     return sums.astype(np.int64).astype(np.int32)
-
-
-def _images(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
-    """A convolution of 1 to 3 dimensions in the plane."""
-    rank = len(n.kernels)
-    if rank == 3:
-        return _volumes(f, n, input)
-    images, *area, channels = input.type.shape
-    more = (1,) * (2 - rank)
-    if rank == 1:
-        flat = input.type.with_shape((images, 1, *area, channels))
-        input = f.create_reshape(n.name, flat, input).result
-    pads = n.pads if rank == 2 else (0, n.pads[0], 0, n.pads[1])
-    return _Images(
-        input, (*more, *n.kernels), (*more, *n.strides), pads, (*more, *n.dilation), n.group,
-        (images, *more, *n.type.shape[1:]),
-    )  # fmt: skip
-
-
-def _volumes(f: Function, n: ConvolutionNode, input: NodeValue) -> _Images:
-    """Volumes as images whose channels are those of all planes that the kernel sees at a time."""
-    pads = (0, n.pads[0], 0, 0, 0, 0, n.pads[3], 0, 0, 0)
-    padded = f.create_pad(n.name, input, pads, 0.0).result if has_pads(pads) else input
-    images, _, *area, channels = input.type.shape
-    planes, depth = n.type.shape[1], channels // n.group
-    parts = []
-    for plane in range(n.kernels[0]):
-        seen = part_along(f, n.name, padded, 1, plane * n.dilation[0], planes, n.strides[0])
-        groups = input.type.with_shape((images * planes, *area, n.group, depth))
-        parts.append(f.create_reshape(n.name, groups, seen).result)
-    joined = f.create_concat(n.name, parts, 4) if len(parts) > 1 else parts[0]
-    flat = input.type.with_shape((images * planes, *area, n.kernels[0] * channels))
-    return _Images(
-        f.create_reshape(n.name, flat, joined).result, n.kernels[1:], n.strides[1:],
-        (*n.pads[1:3], *n.pads[4:]), n.dilation[1:], n.group, (images * planes, *n.type.shape[2:]),
-    )  # fmt: skip
 
 
 def _in_i8(f: Function, n: Node, value: NodeValue) -> NodeValue:
@@ -520,7 +504,7 @@ def _bias(f: Function, n: ConvolutionNode, filter: Tensor, offset: int, offsets:
         return bias
 
     def share(filter: Array) -> Array:
-        taps = _in_i8_array(filter).astype(np.int64).reshape(len(filter), -1)
+        taps = in_i8(filter).astype(np.int64).reshape(len(filter), -1)
         return _wrapped(offset * (taps.sum(axis=1) - taps.shape[1] * offsets))
 
     tensor = Tensor.derived(bias.type, f"filter times {offset}", [filter], share)

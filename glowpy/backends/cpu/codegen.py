@@ -224,7 +224,7 @@ def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> Non
         call_kernel(body, symbol, arguments)
         return
     kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
-    loops = [tile_function(body, tile, kind) for tile in work.tiles]
+    loops = [tile_function(body, tile, work.tile_kind or kind) for tile in work.tiles]
     patches = [patch_function(body, function, kind) for function in work.patches]
     function, finished, environment = emit_epilogue(run, context, body, work)
     target = run.result

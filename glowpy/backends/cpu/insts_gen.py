@@ -17,6 +17,7 @@ __all__ = [
     "CpuAttentionInst",
     "CpuBlockMatmulInst",
     "CpuByteBlockMatmulInst",
+    "CpuByteWinogradInst",
     "CpuConvInst",
     "CpuDepthwiseConvInst",
     "CpuGruInst",
@@ -158,6 +159,57 @@ class CpuByteBlockMatmulInst(Instruction):
     scales = OperandField(5)
     zeros = OperandField(6)
     block = AttrField[int]()
+
+
+@final
+class CpuByteWinogradInst(Instruction):
+    """`cpu_winograd` of 8-bit integers, with exact sums of i32. The filter's points are of 16 bits, [blocks, points, I / group / 2, 2 NR]; outside is what lies outside the image, and is subtracted from all of it.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[InstSchema] = InstSchema(
+        "cpu_byte_winograd",
+        (
+            OperandSpec("result", Access.OUT, Layout.STRIDED),
+            OperandSpec("input", Access.IN, Layout.ROWS),
+            OperandSpec("filter", Access.IN),
+            OperandSpec("bias", Access.IN),
+            OperandSpec("work", Access.SCRATCH),
+        ),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("group", "int"),
+            AttrSpec("outside", "int"),
+            AttrSpec("patch", "ints"),
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("blocks", "int"),
+        ),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        quant=Quantized.RULE,
+    )
+
+    result = OperandField(0)
+    input = OperandField(1)
+    filter = OperandField(2)
+    bias = OperandField(3)
+    work = OperandField(4)
+    kernels = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    group = AttrField[int]()
+    outside = AttrField[int]()
+    patch = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    blocks = AttrField[int]()
 
 
 @final
@@ -754,6 +806,7 @@ INSTS: tuple[type[Instruction], ...] = (
     CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuByteBlockMatmulInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,

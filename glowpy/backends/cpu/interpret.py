@@ -12,10 +12,12 @@ import numpy as np
 
 from glowpy.backends.cpu.attention import no_mask
 from glowpy.backends.cpu.block_weights import unpack_integers
+from glowpy.backends.cpu.byte_winograd import unpack_byte_filter
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuByteBlockMatmulInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -109,6 +111,30 @@ def _cpu_winograd(
     _convolve(convolved, input, plain, bias, 0, {"kernels": kernels, "pads": pads, **plane})
     windows = convolved.array.reshape(images, pixels[0], pool[0], pixels[1], pool[1], channels)
     result.array[...] = windows.max(axis=(2, 4))
+
+
+@interpret(CpuByteWinogradInst)
+def _cpu_byte_winograd(
+    result: Tensor,
+    input: Tensor,
+    filter: Tensor,
+    bias: Tensor,
+    work: Tensor,
+    *,
+    kernels: Sequence[int],
+    pads: Sequence[int],
+    group: int,
+    outside: int,
+    patch: Sequence[int],
+    **decision: int,
+) -> None:
+    """The plain convolution of integers less what lies outside."""
+    del work, decision
+    plain = unpack_byte_filter(filter.array, result.type.extents[-1], patch, kernels, group)
+    sums = plain.reshape(len(plain), -1).sum(axis=1, dtype=np.int64)
+    inside = (bias.array - outside * sums).astype(np.int32)
+    plane = {"kernels": kernels, "pads": pads, "strides": (1, 1), "dilation": (1, 1)}
+    _convolve(result, input, plain, Tensor.of(inside), outside, {**plane, "group": group})
 
 
 def _convolve(

@@ -280,6 +280,12 @@ KERNELS: dict[str, KernelSpec] = {
         (("rhs", ("i8", "u32")),),
         "classgen/specs/backend_cpu.py",
     ),
+    "cpu_byte_winograd": KernelSpec(
+        "cpu_byte_winograd",
+        "libjit_cpu_byte_winograd",
+        (("input", ("i8", "u8")),),
+        "classgen/specs/backend_cpu.py",
+    ),
     "cpu_conv": KernelSpec(
         "cpu_conv",
         "libjit_cpu_conv",

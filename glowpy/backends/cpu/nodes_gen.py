@@ -21,6 +21,7 @@ __all__ = [
     "CpuAttentionNode",
     "CpuBlockMatmulNode",
     "CpuByteBlockMatmulNode",
+    "CpuByteWinogradNode",
     "CpuConvNode",
     "CpuDepthwiseConvNode",
     "CpuGruNode",
@@ -40,6 +41,7 @@ __all__ = [
     "create_cpu_attention",
     "create_cpu_block_matmul",
     "create_cpu_byte_block_matmul",
+    "create_cpu_byte_winograd",
     "create_cpu_conv",
     "create_cpu_depthwise_conv",
     "create_cpu_gru",
@@ -161,6 +163,51 @@ class CpuByteBlockMatmulNode(Node):
     scales = InputField(4)
     zeros = InputField(5)
     block = AttrField[int]()
+
+
+@final
+class CpuByteWinogradNode(Node):
+    """`cpu_winograd` of 8-bit integers, with exact sums of i32. The filter's points are of 16 bits, [blocks, points, I / group / 2, 2 NR]; outside is what lies outside the image, and is subtracted from all of it.
+
+    Declared in classgen/specs/backend_cpu.py.
+    """
+
+    __slots__ = ()
+    BACKEND: ClassVar[str] = "cpu"
+    SCHEMA: ClassVar[NodeSchema] = NodeSchema(
+        "cpu_byte_winograd",
+        ("input", "filter", "bias"),
+        (
+            AttrSpec("kernels", "ints"),
+            AttrSpec("pads", "dims"),
+            AttrSpec("group", "int"),
+            AttrSpec("outside", "int"),
+            AttrSpec("patch", "ints"),
+            AttrSpec("tile_pixels", "int"),
+            AttrSpec("tile_vectors", "int"),
+            AttrSpec("slab", "int"),
+            AttrSpec("bands", "int"),
+            AttrSpec("blocks", "int"),
+        ),
+        ("result",),
+        frozenset({Trait.TYPED, Trait.UNITS, Trait.EPILOGUE}),
+        no_derivative="gradients are taken before the CPU backend brings it in",
+        quant=Quantized.RULE,
+    )
+
+    input = InputField(0)
+    filter = InputField(1)
+    bias = InputField(2)
+    kernels = AttrField[tuple[int, ...]]()
+    pads = AttrField[tuple[Dim, ...]]()
+    group = AttrField[int]()
+    outside = AttrField[int]()
+    patch = AttrField[tuple[int, ...]]()
+    tile_pixels = AttrField[int]()
+    tile_vectors = AttrField[int]()
+    slab = AttrField[int]()
+    bands = AttrField[int]()
+    blocks = AttrField[int]()
 
 
 @final
@@ -803,6 +850,53 @@ def create_cpu_byte_block_matmul(
     )
 
 
+def create_cpu_byte_winograd(
+    f: Function,
+    name: str,
+    result_type: Type,
+    input: Operand,
+    filter: Operand,
+    bias: Operand,
+    *,
+    kernels: tuple[int, ...],
+    pads: tuple[Dim, ...],
+    group: int,
+    outside: int,
+    patch: tuple[int, ...],
+    tile_pixels: int,
+    tile_vectors: int,
+    slab: int,
+    bands: int,
+    blocks: int,
+    loc: Loc | None = None,
+) -> CpuByteWinogradNode:
+    """`cpu_winograd` of 8-bit integers, with exact sums of i32. The filter's points are of 16 bits, [blocks, points, I / group / 2, 2 NR]; outside is what lies outside the image, and is subtracted from all of it."""
+    attrs: dict[str, Attr] = {
+        "kernels": tuple(kernels),
+        "pads": tuple(pads),
+        "group": group,
+        "outside": outside,
+        "patch": tuple(patch),
+        "tile_pixels": tile_pixels,
+        "tile_vectors": tile_vectors,
+        "slab": slab,
+        "bands": bands,
+        "blocks": blocks,
+    }
+    return f.create(
+        CpuByteWinogradNode,
+        name,
+        (
+            input,
+            filter,
+            bias,
+        ),
+        attrs,
+        result_type,
+        loc,
+    )
+
+
 def create_cpu_conv(
     f: Function,
     name: str,
@@ -1325,6 +1419,7 @@ NODES: tuple[type[Node], ...] = (
     CpuAttentionNode,
     CpuBlockMatmulNode,
     CpuByteBlockMatmulNode,
+    CpuByteWinogradNode,
     CpuConvNode,
     CpuDepthwiseConvNode,
     CpuGruNode,

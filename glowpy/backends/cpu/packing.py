@@ -34,8 +34,10 @@ _PIECE = 1 << 22
 
 
 def dot_of(kind: ElemKind) -> int:
-    """How many neighbours in depth are packed together: four 8-bit integers or two of bf16, a word, or one."""
-    return 4 if kind in (ElemKind.I8, ElemKind.U8) else 2 if kind is ElemKind.BF16 else 1
+    """How many neighbours in depth are packed together: four 8-bit integers or two of 16 bits, a word, or one."""
+    if kind in (ElemKind.I8, ElemKind.U8):
+        return 4
+    return 2 if kind in (ElemKind.BF16, ElemKind.I16) else 1
 
 
 def tile_lanes(weights: Type, lanes: int) -> int:

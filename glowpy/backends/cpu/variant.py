@@ -37,6 +37,8 @@ class Variant(KernelVariant):
     """The model of its processors, as they compute with 8-bit integers."""
     bf16_machine: Machine
     """The model of its processors, as they compute with numbers in bf16."""
+    word_machine: Machine | None
+    """The model as they compute with integers of 16 bits, the points of patches; None where bytes are not slower."""
     bf16_requires: frozenset[str]
     """LLVM's names of the features that it takes beside to multiply numbers in bf16; empty where none does."""
     bf16_cpus: tuple[str, ...]
@@ -45,11 +47,13 @@ class Variant(KernelVariant):
     """The kind of 8-bit integers, i8 or u8, that products are fast for as input; None where both are alike."""
 
     def machine_for(self, kind: ElemKind) -> Machine:
-        """The model for products whose input is of a kind: f32, f64, bf16, i8 or u8."""
+        """The model for products whose input is of a kind: f32, f64, bf16, i8, u8 or, where there is one, i16."""
         if kind in (ElemKind.I8, ElemKind.U8):
             return self.byte_machine
         if kind is ElemKind.BF16:
             return self.bf16_machine
+        if kind is ElemKind.I16 and self.word_machine is not None:
+            return self.word_machine
         return self.double_machine if kind is ElemKind.F64 else self.machine
 
 
@@ -78,6 +82,9 @@ def _variant(table: dict[str, Any], entry: dict[str, Any]) -> Variant:
         double_machine=_machine(table, {**entry, **entry.get("doubles", {})}, ElemKind.F64),
         byte_machine=_machine(table, {**entry, **entry["bytes"]}, ElemKind.I8),
         bf16_machine=_machine(table, {**entry, **bf16}, ElemKind.BF16),
+        word_machine=_machine(table, {**entry, **entry["words"]}, ElemKind.I16)
+        if "words" in entry
+        else None,
         bf16_requires=frozenset(bf16.get("requires", ())),
         bf16_cpus=tuple(bf16.get("cpus", ())),
         has_floats=entry["machine"] != "soft_float",

@@ -12,6 +12,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuByteBlockMatmulInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -368,6 +369,7 @@ _CHECKS: Mapping[str, _Check] = {
     CpuConvInst.SCHEMA.mnemonic: partial(_product_mismatch, "filter"),
     CpuMatmulInst.SCHEMA.mnemonic: partial(_product_mismatch, "rhs"),
     CpuStrassenInst.SCHEMA.mnemonic: partial(_product_mismatch, "rhs", several=False),
+    CpuByteWinogradInst.SCHEMA.mnemonic: partial(_product_mismatch, "filter", several=False),
     CpuWinogradInst.SCHEMA.mnemonic: partial(_product_mismatch, "filter", several=False),
     **{cell.SCHEMA.mnemonic: _cell_mismatch for cell in (CpuGruInst, CpuLstmInst, CpuRnnInst)},
 }

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glowpy.backends.cpu.insts_gen import CpuWinogradInst
-from glowpy.backends.cpu.nodes_gen import CpuWinogradNode
+from glowpy.backends.cpu.insts_gen import CpuByteWinogradInst, CpuWinogradInst
+from glowpy.backends.cpu.nodes_gen import CpuByteWinogradNode, CpuWinogradNode
 from glowpy.backends.cpu.strategy.winograd import (
     PATCHES,
     convolved_shape,
@@ -34,19 +34,23 @@ from glowpy.irgen import scratch
 from glowpy.support.symbolic import ceil_div
 
 __all__ = [
+    "COLLECTED",
     "MOST_ERROR",
     "Matrices",
     "matrices",
+    "multiplied",
     "pack_winograd_filter",
     "relative_error",
     "unpack_winograd_filter",
+    "winograd_problems",
 ]
 
 MOST_ERROR = 1e-4
 """Part of the largest result: where a filter makes larger errors, the convolution is computed directly."""
 
 _Winograd = CpuWinogradNode | CpuWinogradInst
-_COLLECTED = 4
+_AnyWinograd = _Winograd | CpuByteWinogradNode | CpuByteWinogradInst
+COLLECTED = 4
 """Patches whose pixels are collected together; libjit/src/winograd.c has the same number."""
 
 _ONE_THREAD = 1 << 18
@@ -125,7 +129,7 @@ def pack_winograd_filter(
         )
         part = filter[rows_of_part].reshape(-1, high * wide, depth).transpose(1, 2, 0)
         packed = np.zeros((len(points), depth, block), filter.dtype)
-        packed[:, :, : part.shape[2]] = _multiplied(points, part.astype(np.float64, order="C"))
+        packed[:, :, : part.shape[2]] = multiplied(points, part.astype(np.float64, order="C"))
         yield packed
 
 
@@ -153,12 +157,12 @@ def relative_error(filter: Array, patch: Sequence[int]) -> float:
     axes = [matrices(*axis) for axis in zip(patch, kernels, strict=True)]
     points, collect = (np.kron(*parts) for parts in list(zip(*axes, strict=True))[1:])
     taps = weights.reshape(len(weights), -1, depth).transpose(1, 2, 0)
-    packed = _multiplied(points, taps.astype(np.float64, order="C")).astype(np.float32)
+    packed = multiplied(points, taps.astype(np.float64, order="C")).astype(np.float32)
     at_points = _sample(tuple(patch), kernels, depth)
 
     def results(dtype: np.dtype[Any]) -> Array:
         """The pixels of the patches, computed as the kernel does it, in one kind of float."""
-        return _multiplied(collect.astype(dtype), np.matmul(at_points[dtype], packed.astype(dtype)))
+        return multiplied(collect.astype(dtype), np.matmul(at_points[dtype], packed.astype(dtype)))
 
     exact = results(np.dtype(np.float64))
     largest = np.abs(exact).max(initial=0)
@@ -176,10 +180,10 @@ def _sample(
     shape = prod(patch), _MEASURED_PATCHES, depth
     pixels = random.standard_normal(shape).astype(np.float32)
     dtypes = np.dtype(np.float64), np.dtype(np.float32)
-    return {d: _multiplied(np.kron(*axes).astype(d), pixels.astype(d)) for d in dtypes}
+    return {d: multiplied(np.kron(*axes).astype(d), pixels.astype(d)) for d in dtypes}
 
 
-def _multiplied(left: Array, right: Array) -> Array:
+def multiplied(left: Array, right: Array) -> Array:
     """The product of a matrix [M, K] and `right` [K, ...], as [M, ...].
 
     It is made of products so small that BLAS computes each by one thread: several spend most of their time waiting for
@@ -198,7 +202,7 @@ def _work(n: CpuWinogradNode) -> tuple[Type, ...]:
     all_blocks, points, depth, block = n.filter.type.extents
     lanes = block // n.tile_vectors
     spread, sums = n.slab * depth + lanes, n.slab * block + lanes
-    pixels = _COLLECTED * prod(patch_steps(n.patch, n.kernels, n.pool)) * block
+    pixels = COLLECTED * prod(patch_steps(n.patch, n.kernels, n.pool)) * block
     return (
         n.type.with_shape(
             (n.bands * ceil_div(all_blocks // n.group, n.blocks), points * (spread + sums) + pixels)
@@ -213,6 +217,11 @@ def _verify(n: _Winograd) -> Iterator[str]:
         yield f"expected f32, got {n.input.type}, {n.filter.type}, {n.bias.type} and {n.result.type}"
         return
     yield from tile_problems(n.tile_pixels, n.tile_vectors)
+    yield from winograd_problems(n, n.pool, 1)
+
+
+def winograd_problems(n: _AnyWinograd, pool: Sequence[int], dot: int) -> Iterator[str]:
+    """Yields what is wrong with sizes, of whatever elements, of which `dot` neighbours in depth are packed together."""
     if n.tile_pixels > n.slab:
         yield f"expected tile_pixels of at most a slab, {n.slab}, got {n.tile_pixels}"
     for name, number in (
@@ -224,12 +233,12 @@ def _verify(n: _Winograd) -> Iterator[str]:
         if number < 1:
             yield f"expected {name} of at least 1, got {number}"
     if min(n.group, n.slab, n.bands, n.blocks, n.tile_pixels, n.tile_vectors) >= 1:
-        yield from _patch(n)
+        yield from _patch(n, pool, dot)
 
 
-def _patch(n: _Winograd) -> Iterator[str]:
+def _patch(n: _AnyWinograd, pool: Sequence[int], dot: int) -> Iterator[str]:
     """Yields mismatches between patch, kernel, and shapes."""
-    if {len(n.kernels), len(n.patch), len(n.pool)} != {2} or (len(n.pads), n.input.type.rank) != (
+    if {len(n.kernels), len(n.patch), len(pool)} != {2} or (len(n.pads), n.input.type.rank) != (
         4,
         4,
     ):
@@ -239,7 +248,7 @@ def _patch(n: _Winograd) -> Iterator[str]:
         if not (size == kernel == 1 or (size in PATCHES and 1 <= kernel < size)):
             yield f"expected a patch of 1 for a kernel of 1, or one of {PATCHES} above it, got {size} for {kernel}"
             return
-    for step, pooled in zip(patch_steps(n.patch, n.kernels), n.pool, strict=True):
+    for step, pooled in zip(patch_steps(n.patch, n.kernels), pool, strict=True):
         if pooled < 1 or step % pooled:
             yield f"expected a pool that divides the {step} pixels that a patch gives, got {pooled}"
             return
@@ -250,16 +259,16 @@ def _patch(n: _Winograd) -> Iterator[str]:
         height + top + bottom - n.kernels[0] + 1,
         width + left + right - n.kernels[1] + 1,
     )
-    if n.result.type.rank != 4 or convolved_shape(n.result.type.shape, n.pool)[:3] != shape:
-        yield f"expected a result of {list(shape)} and channels before the pool of {list(n.pool)}, got {n.result.type}"
+    if n.result.type.rank != 4 or convolved_shape(n.result.type.shape, pool)[:3] != shape:
+        yield f"expected a result of {list(shape)} and channels before the pool of {list(pool)}, got {n.result.type}"
         return
     patches = count_patches(shape[1:], n.patch, n.kernels)
     if isinstance(patches, int) and n.slab < patches and n.slab % n.tile_pixels:
         yield f"expected a slab that is a multiple of {n.tile_pixels} (tile_pixels), got {n.slab}"
-    yield from _groups(n)
+    yield from _groups(n, dot)
 
 
-def _groups(n: _Winograd) -> Iterator[str]:
+def _groups(n: _AnyWinograd, dot: int) -> Iterator[str]:
     """Yields mismatches between the channels of a group and the packed filter."""
     channels, inputs = n.result.type.shape[3], n.input.type.shape[3]
     if any(isinstance(count, int) and count % n.group for count in (channels, inputs)):
@@ -267,12 +276,13 @@ def _groups(n: _Winograd) -> Iterator[str]:
         return
     depth = inputs // n.group
     length = n.filter.type.shape[-1] if n.filter.type.rank == 4 else 0
-    block = length if isinstance(length, int) and length else 1
+    block = length // dot if isinstance(length, int) and length >= dot else 1
     blocks = n.group * ceil_div(channels // n.group, block)
-    expected = (blocks, prod(n.patch), depth, length)
+    expected = (blocks, prod(n.patch), depth // dot, dot * block)
+    least = block // n.tile_vectors * dot
     if n.filter.type.shape != expected or not length or block % n.tile_vectors:
         yield f"expected a filter packed to {list(expected)}, got {n.filter.type}"
-    elif isinstance(depth, int) and depth < block // n.tile_vectors:
-        yield f"expected at least {block // n.tile_vectors} channels, which are a vector, got {depth}"
+    elif isinstance(depth, int) and (depth < least or depth % dot):
+        yield f"expected at least {least} channels, which are a vector, got {depth}"
     if n.bias.type.shape != (channels,):
         yield f"expected a bias of {channels} channels, got {n.bias.type}"

@@ -14,6 +14,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuByteBlockMatmulInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -27,6 +28,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuWeightedGatherInst,
     CpuWinogradInst,
 )
+from glowpy.backends.cpu.packing import dot_of
 from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.measuring.peaks import Access
 from glowpy.measuring.roofline import (
@@ -51,17 +53,33 @@ def _depthwise(inst: CpuDepthwiseConvInst) -> int:
     return prod(inst.result.type.extents) * prod(inst.kernels)
 
 
+_Winograd = CpuWinogradInst | CpuByteWinogradInst
+_NUMBERS_OF_BYTES = 2
+"""Products of 16 bits take a processor that multiplies bytes so many times as long."""
+
+
 @macs_of(CpuWinogradInst)
-def _winograd(inst: CpuWinogradInst) -> int:
+def _winograd(inst: _Winograd) -> int:
     """Counts the multiplications of Winograd's algorithm: one at each point of a patch, for each pair of channels."""
     depth = inst.input.type.extents[-1] // inst.group
     return _all_points(inst) * depth * inst.result.type.extents[-1]
 
 
-def _all_points(inst: CpuWinogradInst) -> int:
+@macs_of(CpuByteWinogradInst)
+def _byte_winograd(inst: CpuByteWinogradInst) -> int:
+    """Counts those of 16 bits as what bytes could do meanwhile."""
+    return _NUMBERS_OF_BYTES * _winograd(inst)
+
+
+def _pool_of(inst: _Winograd) -> tuple[int, ...]:
+    return inst.pool if isinstance(inst, CpuWinogradInst) else (1, 1)
+
+
+def _all_points(inst: _Winograd) -> int:
     """The points of all patches, for one channel."""
     images, *pixels, _ = inst.result.type.extents
-    return images * count_patches(pixels, inst.patch, inst.kernels, inst.pool) * prod(inst.patch)
+    patches = count_patches(pixels, inst.patch, inst.kernels, _pool_of(inst))
+    return images * patches * prod(inst.patch)
 
 
 @macs_of(CpuStrassenInst)
@@ -71,10 +89,10 @@ def _strassen(inst: CpuStrassenInst) -> int:
     return 7 * half_rows * half * ceil_div(inst.result.type.extents[-1], 2)
 
 
-@direct_macs_of(CpuWinogradInst)
-def _direct_winograd(inst: CpuWinogradInst) -> int:
+@direct_macs_of(CpuWinogradInst, CpuByteWinogradInst)
+def _direct_winograd(inst: _Winograd) -> int:
     depth = inst.input.type.extents[-1] // inst.group
-    return prod(inst.result.type.extents) * prod(inst.pool) * prod(inst.kernels) * depth
+    return prod(inst.result.type.extents) * prod(_pool_of(inst)) * prod(inst.kernels) * depth
 
 
 @direct_macs_of(CpuStrassenInst)
@@ -124,16 +142,20 @@ def _cell(inst: CpuLstmInst | CpuGruInst | CpuRnnInst) -> int:
     return prod(inst.gates.type.extents) * inst.initial_h.type.extents[-1]
 
 
-@steps_of(CpuWinogradInst)
-def _patches(inst: CpuWinogradInst) -> tuple[Move, ...]:
+@steps_of(CpuWinogradInst, CpuByteWinogradInst)
+def _patches(inst: _Winograd) -> tuple[Move, ...]:
     """Patches are read and their points written, and what products give is read and their pixels are written."""
-    size, depth = inst.input.type.kind.size, inst.input.type.extents[-1]
-    points, channels = _all_points(inst) * size, inst.result.type.extents[-1]
-    block = inst.filter.type.extents[-1]
-    slab = prod(inst.patch) * inst.slab * (depth // inst.group + block) * size
-    pixels, results = (prod(value.type.extents) * size for value in (inst.input, inst.result))
-    passes: list[tuple[Access, int]] = [("read", pixels), ("write", points * depth)]
-    passes += [("read", points * channels), ("write", results)]
+    input, filter, result = (value.type for value in (inst.input, inst.filter, inst.result))
+    points, depth = _all_points(inst), input.extents[-1]
+    of_point = filter.kind.size * depth // inst.group
+    block = filter.extents[-1] // dot_of(filter.kind)
+    slab = prod(inst.patch) * inst.slab * (of_point + result.kind.size * block)
+    pixels, results = (prod(type.extents) * type.kind.size for type in (input, result))
+    passes: list[tuple[Access, int]] = [
+        ("read", pixels),
+        ("write", points * depth * filter.kind.size),
+    ]
+    passes += [("read", points * result.extents[-1] * result.kind.size), ("write", results)]
     return tuple(Move(access, bytes, slab) for access, bytes in passes)
 
 

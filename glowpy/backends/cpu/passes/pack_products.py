@@ -130,7 +130,7 @@ class PackProductsPass(RewritePass):
     def convolution(self, f: Function, n: ConvolutionNode, why: Why) -> Replacement:
         """The packed convolution."""
         if multiplies_bytes(Operation.of_node(n)):
-            return ByteProducts(self.variant, self.small, self.chooser).convolution(f, n)
+            return self._bytes.convolution(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.is_empty or n.input.type.is_empty:
@@ -194,6 +194,12 @@ class PackProductsPass(RewritePass):
         """Computes products in bf16, where that is asked for."""
         return Bf16Products(self.variant.bf16_machine if self.bf16 else None)
 
+    @property
+    def _bytes(self) -> ByteProducts:
+        """Computes products of quantized 8-bit integers."""
+        plain = self.exact or self.low_memory
+        return ByteProducts(self.variant, self.small, self.chooser, plain)
+
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
         packed: Operand
         if n.filter.constant is not None:
@@ -221,7 +227,7 @@ class PackProductsPass(RewritePass):
     def mat_mul(self, f: Function, n: MatMulNode, why: Why) -> Replacement:
         """The packed matrix product."""
         if multiplies_bytes(Operation.of_node(n)):
-            return ByteProducts(self.variant, self.small, self.chooser).mat_mul(f, n)
+            return self._bytes.mat_mul(f, n)
         if not is_packed(Operation.of_node(n)):
             return why.no("only f32, f64 and quantized 8-bit integers are packed")
         if n.type.is_empty or n.lhs.type.is_empty:

@@ -12,6 +12,7 @@ from textwrap import wrap
 from glowpy.backend import Program
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuMatmulInst,
@@ -205,7 +206,10 @@ def _explained(
         rule = _explanation_of.get(type(inst))
         if rule is not None:
             machine = machine_for(inst.operands[1].value.type.kind)
-            yield inst, machine, rule(inst, machine)
+            if isinstance(inst, CpuByteWinogradInst):
+                yield inst, machine, _by_patches(inst, machine, machine_for(inst.filter.type.kind))
+            else:
+                yield inst, machine, rule(inst, machine)
 
 
 @_explanation_of(CpuDepthwiseConvInst)
@@ -226,17 +230,26 @@ def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
 
 
 @_explanation_of(CpuWinogradInst)
-def _winograd(inst: CpuWinogradInst, machine: Machine) -> Explanation:
-    shape = convolved_shape(inst.result.type.likely, inst.pool)
+@_explanation_of(CpuByteWinogradInst)
+def _winograd(inst: CpuWinogradInst | CpuByteWinogradInst, machine: Machine) -> Explanation:
+    return _by_patches(inst, machine, machine)
+
+
+def _by_patches(
+    inst: CpuWinogradInst | CpuByteWinogradInst, machine: Machine, of_points: Machine
+) -> Explanation:
+    """Explains Winograd's algorithm, whose points may be of another kind than the input."""
+    pool = inst.pool if isinstance(inst, CpuWinogradInst) else (1, 1)
+    shape = convolved_shape(inst.result.type.likely, pool)
     input = inst.input.type.likely
     depth = input[3] // inst.group
-    decisions = winograd_decisions(shape, depth, inst.kernels, inst.group, machine)
+    decisions = winograd_decisions(shape, depth, inst.kernels, inst.group, of_points)
     ones, pads = (1, 1), tuple(map(likely_extent, inst.pads))
     direct = conv_problem(shape, input, inst.kernels, ones, pads, ones, inst.group)
     cycles = cheapest(direct, machine).cycles * direct.images
     problem = {"height": shape[1], "width": shape[2], "channels": shape[3], "depth": depth}
     costs = {f"{d.patch[0]}x{d.patch[1]}": f"{d.cycles:,.0f} cycles" for d in decisions}
-    best = choose_winograd(shape, depth, inst.kernels, inst.group, machine, cycles)
+    best = choose_winograd(shape, depth, inst.kernels, inst.group, of_points, cycles)
     free = ("patch", "tile_pixels", "tile_vectors", "slab", "bands", "blocks")
     work = work_of(inst, machine.lanes)
     return Explanation(

@@ -13,6 +13,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
     CpuByteBlockMatmulInst,
+    CpuByteWinogradInst,
     CpuConvInst,
     CpuDepthwiseConvInst,
     CpuGruInst,
@@ -89,6 +90,7 @@ class Work:
         tiles: The fields of `tiles_t` in libjit/include/tile.h, in order; None where nothing calls them.
         finished: Which of the tiles may be one function with its epilogue, if any.
         patches: The functions of patches, which a kernel has after its tiles.
+        tile_kind: What tiles read, where that is not the kind of the input.
         together: So many units are handed out at once, where one is too little.
         cut: How the instruction is cut, if its kernel knows nothing of units.
     """
@@ -98,6 +100,7 @@ class Work:
     tiles: tuple[TileFunction | None, ...] = ()
     finished: TileFunction | None = None
     patches: tuple[PatchFunction, ...] = ()
+    tile_kind: ElemKind | None = None
     together: int = 1
     cut: Cut | None = None
     only_blocks: bool = False
@@ -293,13 +296,24 @@ def _matmul(inst: CpuMatmulInst, lanes: int) -> Work:
 
 @_rules(CpuWinogradInst)
 def _winograd(inst: CpuWinogradInst, lanes: int) -> Work:
+    return _patches(inst, inst.pool, lanes)
+
+
+@_rules(CpuByteWinogradInst)
+def _byte_winograd(inst: CpuByteWinogradInst, lanes: int) -> Work:
+    return replace(_patches(inst, (1, 1), lanes), tile_kind=ElemKind.I16)
+
+
+def _patches(
+    inst: CpuWinogradInst | CpuByteWinogradInst, pool: tuple[int, ...], lanes: int
+) -> Work:
     _, *pixels, channels = inst.result.type.shape
-    patches = count_patches(pixels, inst.patch, inst.kernels, inst.pool)
+    patches = count_patches(pixels, inst.patch, inst.kernels, pool)
     sizes = {("regular", count) for count in _lengths(patches, inst.slab, inst.tile_pixels)}
     blocks = _blocks(inst.tile_vectors, channels // inst.group, inst.filter, lanes)
     tiles = _tiles(sizes, inst.tile_pixels, blocks)
     patch = inst.patch, inst.kernels
-    functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch, inst.pool)
+    functions = PatchFunction("spread", *patch), PatchFunction("collect", *patch, pool)
     units = inst.bands * ceil_div(inst.filter.type.shape[0] // inst.group, inst.blocks)
     block = inst.tile_vectors * lanes
     is_whole = blocks.are_whole and blocks.size == block
