@@ -1,10 +1,10 @@
 """Pooling over windows. Activations are N, spatial..., C. pads are the begins, then the ends; `ceil` rounds the result's shape up."""
 
-from classgen.dsl import FLOATS, Op, dims, flag, ints
+from classgen.dsl import FLOATS, HALVES, Op, dims, flag, ints
 
 _WINDOW = [ints("kernels"), ints("strides"), dims("pads"), ints("dilation"), flag("ceil")]
 
-Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, "i8", "u8", "i16")}, quant="same", strided=["result", "input"])
+Op("MaxPool", "The largest element of each window; pads never win.", inputs=["input"], attrs=_WINDOW, traits=["units"], kernel={"input": (*FLOATS, *HALVES, "i8", "u8", "i16")}, quant="same", strided=["result", "input"])
 Op(
     "MaxPoolWithArgmax",
     "The largest element of each window and where it is: the i64 index of the first one in the input as if that were N, C, spatial.",

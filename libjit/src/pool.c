@@ -240,15 +240,18 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
     return POOL_TILE;                                                                                                  \
   }
 
-/// The larger element of each pair; NaN wins over every number. `x != x` is false for integers.
-#define MAX_POOL(SUFFIX, T, LOWEST)                                                                                    \
-  POOL_VECTORS_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, LOWEST, ((x > best) | (x != x)) ? x : best, best)    \
-  POOL_TILES_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, LOWEST, x > best ? x : best, best, (T)0.5 != 0)        \
+/// The larger element of each pair; NaN wins over every number. `x != x` is false for integers. What is compared of an element,
+/// and kept in registers, is its KEY, of which NUMBER makes the element.
+#define MAX_POOL(SUFFIX, T, LOWEST, KEY, NUMBER)                                                                       \
+  POOL_VECTORS_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, (T)KEY(LOWEST),                                      \
+                  ((KEY(x) > best) | (x != x)) ? KEY(x) : best, NUMBER(best))                                          \
+  POOL_TILES_OF(max_pool, SUFFIX, T, v_##SUFFIX, T, v_##SUFFIX, (T)KEY(LOWEST), KEY(x) > best ? KEY(x) : best,         \
+                NUMBER(best), (T)0.5 != 0)                                                                             \
                                                                                                                        \
   INLINE void raise_##SUFFIX(T *restrict result, const T *restrict input, dim_t channels, dim_t to, dim_t from) {      \
     for (dim_t c = 0; c < channels; c++) {                                                                             \
       T x = input[c * from], best = result[c * to];                                                                    \
-      result[c * to] = ((x > best) | (x != x)) ? x : best;                                                             \
+      result[c * to] = ((KEY(x) > KEY(best)) | (x != x)) ? x : best;                                                   \
     }                                                                                                                  \
   }                                                                                                                    \
                                                                                                                        \
@@ -266,7 +269,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
         T best = LOWEST;                                                                                               \
         FOR_EACH_TAP(pool, out_of, window, tap) {                                                                      \
           T x = image[tap + c * out_of.channel];                                                                       \
-          best = ((x > best) | (x != x)) ? x : best;                                                                   \
+          best = ((KEY(x) > KEY(best)) | (x != x)) ? x : best;                                                                   \
         }                                                                                                              \
         to[c * into.channel] = best;                                                                                   \
       }                                                                                                                \
@@ -421,14 +424,26 @@ typedef int64_t v_i64 __attribute__((ext_vector_type(LANES_OF(int64_t)), aligned
 typedef int64_t one_i64 __attribute__((ext_vector_type(1), aligned(8)));
 typedef int8_t v_i8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef int16_t v_i16 __attribute__((ext_vector_type(LANES_OF(int16_t)), aligned(2)));
+typedef f16_t v_f16 __attribute__((ext_vector_type(LANES_OF(f16_t)), aligned(2)));
+typedef bf16_t v_bf16 __attribute__((ext_vector_type(LANES_OF(bf16_t)), aligned(2)));
 typedef uint8_t v_u8 __attribute__((ext_vector_type(VECTOR_BYTES), aligned(1)));
 typedef uint32_t v_u32 __attribute__((ext_vector_type(LANES_OF(uint32_t)), aligned(4)));
 
-MAX_POOL(f32, float, -__builtin_inff())
-MAX_POOL(f64, double, -__builtin_inf())
-MAX_POOL(i8, int8_t, INT8_MIN)
-MAX_POOL(u8, uint8_t, 0)
-MAX_POOL(i16, int16_t, INT16_MIN)
+#define SAME(X) (X)
+MAX_POOL(f32, float, -__builtin_inff(), SAME, SAME)
+MAX_POOL(f64, double, -__builtin_inf(), SAME, SAME)
+MAX_POOL(i8, int8_t, INT8_MIN, SAME, SAME)
+MAX_POOL(u8, uint8_t, 0, SAME, SAME)
+MAX_POOL(i16, int16_t, INT16_MIN, SAME, SAME)
+
+/// Integers in the order of the halves whose bits X are: those of negative ones are turned round. NaN is above INFINITE, which is
+/// the highest number, whatever its sign. And the half of such a key.
+#define KEY_OF_HALF(X, INFINITE) (((X) & 0x7fff) > (INFINITE) ? (X) | 0x8000 : (X) ^ (-((X) >> 15) | 0x8000))
+#define HALF_OF_KEY(KEY) ((KEY) ^ (((KEY) >> 15) - 1 | 0x8000))
+#define KEY_OF_F16(X) KEY_OF_HALF(X, 0x7c00)
+#define KEY_OF_BF16(X) KEY_OF_HALF(X, 0x7f80)
+MAX_POOL(f16, f16_t, 0xfc00, KEY_OF_F16, HALF_OF_KEY)
+MAX_POOL(bf16, bf16_t, 0xff80, KEY_OF_BF16, HALF_OF_KEY)
 
 MAX_POOL_WITH_ARGMAX(f32, float, -__builtin_inff())
 MAX_POOL_WITH_ARGMAX(f64, double, -__builtin_inf())

@@ -297,7 +297,7 @@ def _long_sums(dtype: np.dtype[Any]) -> Iterator[Case]:
 def _identity(fold: np.ufunc, dtype: np.dtype[Any]) -> float | int:
     if fold is np.add or fold is np.multiply:
         return int(fold is np.multiply)
-    if dtype.kind == "f":
+    if is_float(dtype):
         return -math.inf if fold is np.maximum else math.inf
     limits = np.iinfo(dtype)
     return int(limits.min if fold is np.maximum else limits.max)
@@ -503,6 +503,7 @@ _POOLS = [
 
 def _ranks(x: Array) -> Array:
     """The place of each element among all values; NaN is the largest, and the zeros are one."""
+    x = x.astype(np.float64) if is_float(x.dtype) else x  # NaN of bf16 would be sorted as a number
     ordered = np.unique(x)
     ranks = np.searchsorted(ordered, x)
     return np.where(x == x, ranks, len(ordered))

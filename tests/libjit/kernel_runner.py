@@ -386,7 +386,7 @@ def _argument(value: Attr, kind: str) -> Any:
 def _difference(actual: Array, expected: Array, rtol: float, atol: float) -> str:
     with np.errstate(all="ignore"):
         wrong = np.ma.filled(actual != expected, fill_value=False)
-        if expected.dtype.kind == "f":
+        if kernel_cases.is_float(expected.dtype):
             wrong &= ~(np.isnan(actual) & np.isnan(expected))
             if rtol or atol:
                 close = np.abs(actual - expected) <= atol + rtol * np.abs(expected)

@@ -2,7 +2,7 @@
 
 Weights are rounded and packed while compiling, in half the memory. What a product reads is rounded where it is made,
 in a loop or at the end of the product before; several products that read one value share its rounding. A step of the
-inner loop takes two neighbours in depth, so that an odd depth takes a zero more.
+inner loop takes two neighbours in depth, so that an odd depth takes a zero more, or pixels are taken in pairs.
 
 See docs/adr/0042-bf16.md.
 """
@@ -30,6 +30,7 @@ from glowpy.backends.cpu.padded_channels import padded_channels
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     Decision,
+    Problem,
     conv_problem,
     fetched_ahead,
     matmul_problem,
@@ -38,7 +39,7 @@ from glowpy.backends.cpu.strategy.product import (
 from glowpy.backends.cpu.strategy.work import has_pads
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.tensor import Array
-from glowpy.core.type import Type
+from glowpy.core.type import Shape, Type
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand
 from glowpy.graph.nodes_gen import ConvertNode, ConvolutionNode, MatMulNode
@@ -82,6 +83,10 @@ class Bf16Products:
             or (n.filter.constant is None and depth % _PAIR)
         ):
             return
+        pairs = _pairs(n)
+        if pairs is not None:
+            yield from product_ways(pairs.problem(n), self.machine)
+            return
         *outer, channels = n.input.type.likely
         problem = conv_problem(
             n.type.likely, (*outer, channels + n.group * (depth % _PAIR)), n.kernels, n.strides,
@@ -92,19 +97,26 @@ class Bf16Products:
     def convolution(self, f: Function, n: ConvolutionNode, decision: Decision) -> CpuConvNode:
         """A 2-D convolution."""
         assert self.machine is not None
-        input = padded_channels(
-            f, n, rounded(f, n.input), -n.filter.type.extents[-1] % _PAIR, n.group
-        )
+        pairs = _pairs(n)
+        if pairs is not None:
+            input = f.create_reshape(n.name, Type(_KIND, pairs.input), rounded(f, n.input)).result
+            packed: Operand = _packed_pairs(f, n, pairs, decision.block)
+        else:
+            input = padded_channels(
+                f, n, rounded(f, n.input), -n.filter.type.extents[-1] % _PAIR, n.group
+            )
+            packed = _packed_filter(f, n, decision.block)
+        kernels, strides, pads = (pairs or n).kernels, (pairs or n).strides, (pairs or n).pads
         problem = conv_problem(
-            n.type.likely, input.type.likely, n.kernels, n.strides,
-            tuple(map(likely_extent, n.pads)), n.dilation, n.group,
+            n.type.likely, input.type.likely, kernels, strides, tuple(map(likely_extent, pads)),
+            n.dilation, n.group,
         )  # fmt: skip
-        depth = input.type.extents[-1] // n.group
-        zeros = np.zeros(depth if has_pads(n.pads) else 0, _KIND.dtype)
+        depth = input.type.extent(-1) // n.group
+        zeros = np.zeros(depth if has_pads(pads) else 0, _KIND.dtype)
         return create_cpu_conv(
-            f, n.name, n.type, input, _packed_filter(f, n, decision.block), n.bias,
+            f, n.name, n.type, input, packed, n.bias,
             f.module.create_constant(f"{n.name}_zeros", zeros, loc=n.loc),
-            kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
+            kernels=kernels, strides=strides, pads=pads, dilation=n.dilation, group=n.group,
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             line=greatest(n.type.shape[2], 1)  # a line of no pixels divides nothing
             if decision.line == n.type.likely[2] else decision.line,
@@ -141,6 +153,83 @@ class Bf16Products:
             tile_pixels=decision.pixels, tile_vectors=decision.vectors,
             slab=decision.slab, fetch=fetched_ahead(problem, self.machine, decision, n.type),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """A convolution of pairs of neighbouring pixels, each of which is one pixel with twice the channels.
+
+    Attributes:
+        input: The shape of the input.
+        kernels: The taps, of pairs.
+        strides: The strides, in pairs along a row.
+        pads: The pads, in pairs along a row.
+        skipped: The pixels of the first pair that are no taps.
+    """
+
+    input: Shape
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: Shape
+    skipped: int
+
+    def problem(self, n: ConvolutionNode) -> Problem:
+        """What is to be multiplied and added up."""
+        pads = tuple(map(likely_extent, self.pads))
+        input = tuple(map(likely_extent, self.input))
+        return conv_problem(
+            n.type.likely, input, self.kernels, self.strides, pads, n.dilation, n.group
+        )
+
+    def filter(self, filter: Array) -> Array:
+        """A filter O x KH x KW x I as one of pairs, with zeros for pixels that are no taps."""
+        outputs, height, width, depth = filter.shape
+        taps = self.kernels[1]
+        pixels = np.zeros((outputs, height, _PAIR * taps, depth), filter.dtype)
+        pixels[:, :, self.skipped : self.skipped + width] = filter
+        return pixels.reshape(outputs, height, taps, _PAIR * depth)
+
+
+def _pairs(n: ConvolutionNode) -> _Pairs | None:
+    """How a convolution of an odd number of channels takes pixels in pairs, where all windows begin alike in one.
+
+    Images as cameras give them have three channels. Nothing has to be appended to them then, and there are fewer zeros:
+    8 pixels of three channels in place of 7 of four. A zero tap meets elements of a neighbour: where these are
+    infinite, the result is NaN.
+    """
+    batch, height, width, depth = n.input.type.shape
+    top, left, bottom, right = n.pads
+    columns, stride = n.type.shape[2], n.strides[1]
+    plain = n.group == 1 and n.dilation[1] == 1 and n.filter.constant is not None
+    if not plain or not isinstance(depth, int) or depth % _PAIR == 0 or stride % _PAIR:
+        return None
+    if not isinstance(width, int) or width % _PAIR or not isinstance(columns, int):
+        return None
+    if not isinstance(left, int) or not isinstance(right, int):
+        return None
+    before, steps = ceil_div(left, _PAIR), stride // _PAIR
+    skipped = _PAIR * before - left
+    taps = ceil_div(skipped + n.kernels[1], _PAIR)
+    after = max((columns - 1) * steps + taps - width // _PAIR - before, 0)
+    return _Pairs(
+        (batch, height, width // _PAIR, _PAIR * depth),
+        (n.kernels[0], taps),
+        (n.strides[0], steps),
+        (top, before, bottom, after),
+        skipped,
+    )
+
+
+def _packed_pairs(f: Function, n: ConvolutionNode, pairs: _Pairs, block: int) -> Operand:
+    """The filter of a convolution of pairs of pixels in blocks of output channels."""
+    outputs, depth = n.filter.type.extents[0], pairs.input[-1]
+    assert n.filter.constant is not None
+    assert isinstance(depth, int)
+    type = Type(_KIND, (1, ceil_div(outputs, block), *pairs.kernels, depth // _PAIR, block * _PAIR))
+    return derived(
+        f, n, "packed", type, n.filter.constant, f"pack pairs of pixels from {pairs.skipped}",
+        lambda filter: _rounded_pieces(filter_pieces(pairs.filter(filter), 1, block, _PAIR)),
+    )  # fmt: skip
 
 
 def _with_zeros(ways: Iterable[Decision], operand: Type, depth: int) -> Iterator[Decision]:

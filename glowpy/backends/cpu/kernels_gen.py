@@ -121,7 +121,7 @@ KERNELS: dict[str, KernelSpec] = {
     "max_pool": KernelSpec(
         "max_pool",
         "libjit_max_pool",
-        (("input", ("f32", "f64", "i8", "u8", "i16")),),
+        (("input", ("f32", "f64", "f16", "bf16", "i8", "u8", "i16")),),
         "classgen/specs/pool.py",
     ),
     "max_pool_with_argmax": KernelSpec(

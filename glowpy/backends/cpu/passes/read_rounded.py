@@ -11,12 +11,19 @@ from glowpy.core.elemkind import ElemKind
 from glowpy.core.schema import Trait
 from glowpy.graph.function import Function
 from glowpy.graph.node import Node, NodeValue
-from glowpy.graph.nodes_gen import ConcatNode, ConvertNode, PadNode, ReshapeNode, TransposeNode
+from glowpy.graph.nodes_gen import (
+    ConcatNode,
+    ConvertNode,
+    MaxPoolNode,
+    PadNode,
+    ReshapeNode,
+    TransposeNode,
+)
 from glowpy.passes import GraphPass, PassContext
 
 __all__ = ["ReadRoundedPass"]
 
-_ARRANGED = ConcatNode, CpuPackMatrixNode, PadNode, ReshapeNode, TransposeNode
+_ARRANGED = ConcatNode, CpuPackMatrixNode, MaxPoolNode, PadNode, ReshapeNode, TransposeNode
 """Nodes that may lie between a rounding and a product: `bf16_products` and `RoundPartsPass` put them there."""
 
 
