@@ -51,11 +51,12 @@ Op(
     "a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are "
     "added in this order; one that chooses instead takes the score's place where it is not 0. Where `causal`, query i does not see keys after i + diagonal. "
     "Where `clears_nan`, weights that are NaN count as 0, as those of a query that sees no key. "
+    "Where `in_bf16`, both products of more than a few queries are of numbers that are rounded to bf16, and their sums in f32. "
     "A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.",
     inputs=["query", "key", "value", "bias", "mask"],
     attrs=[
         real("scale"), real("softcap"), flag("bias_chooses"), flag("mask_chooses"), flag("causal"), dim("diagonal"), flag("clears_nan"),
-        integer("units"), integer("rows"), integer("block"), integer("tile_keys"), integer("tile_rows"), integer("group"),
+        flag("in_bf16"), integer("units"), integer("rows"), integer("block"), integer("tile_keys"), integer("tile_rows"), integer("group"),
     ],
     traits=["typed", "units"],
     scratches=["work"],

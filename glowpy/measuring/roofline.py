@@ -39,6 +39,7 @@ __all__ = [
     "direct_macs_of",
     "efforts",
     "macs_of",
+    "multiplied_kind_of",
     "read_of_input",
     "steps_of",
 ]
@@ -75,6 +76,10 @@ class Move:
 
 steps_of: Rules[Callable[[Any], tuple[Move, ...]]] = Rules("steps of an instruction")
 """Rules for the moves in scratch memory before and after the products of an instruction of known shapes."""
+
+
+multiplied_kind_of: Rules[Callable[[Any], ElemKind]] = Rules("multiplied kind of an instruction")
+"""Rules for the kind of the numbers that an instruction multiplies, where that may be another than its operands'."""
 
 
 read_of_input: Rules[Callable[[Any], int]] = Rules("bytes that an instruction reads of its input")
@@ -162,12 +167,17 @@ def efforts(program: Program, extents: Extents) -> list[Effort]:
             macs = _counted(head, macs_of)
             direct = _counted(head, direct_macs_of) or macs
             between = _counted(head, between_products_of)
-            kind = head.operands[:2][-1].value.type.kind
+            kind = _multiplied_kind(head)
             moves = _moves(run, places, touched)
             around = steps_of.get(type(head))
             steps = () if around is None else around(head)
             result.append(Effort(index, run, macs, direct, kind, moves, steps, between))
     return result
+
+
+def _multiplied_kind(head: Instruction) -> ElemKind:
+    rule = multiplied_kind_of.get(type(head))
+    return head.operands[:2][-1].value.type.kind if rule is None else rule(head)
 
 
 def _counted(inst: Instruction, rules: Rules[Callable[[Any], int]]) -> int:

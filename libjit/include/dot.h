@@ -100,6 +100,29 @@ INLINE vf add_products_bf16(vf sum, vf x, vf weight) { return MULTIPLY_ADD(sum, 
 #define MATRICES_bf16 0
 #endif
 
+BEGIN_BF16
+typedef uint16_t half_lanes_t __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2), may_alias));
+
+/// A vector rounded to bf16.
+INLINE half_lanes_t bf16_of_lanes(vf x) {
+#if BF16_PRODUCTS
+  typedef __bf16 numbers_t __attribute__((vector_size(VECTOR_BYTES / 2)));
+  if (libjit_bf16) return (half_lanes_t)__builtin_convertvector(x, numbers_t);
+#endif
+  half_lanes_t rounded;
+  for (int i = 0; i < LANES; i++) rounded[i] = bf16_of_f32(x[i]);
+  return rounded;
+}
+
+INLINE void store_lanes_bf16(bf16_t *to, vf x) { *(half_lanes_t *)to = bf16_of_lanes(x); }
+
+/// Words of each lane's numbers, rounded: `second` is in the upper half.
+INLINE vi words_of_lanes(vf first, vf second) {
+  vi low = __builtin_convertvector(bf16_of_lanes(first), vi), high = __builtin_convertvector(bf16_of_lanes(second), vi);
+  return low | high << 16;
+}
+END_BF16
+
 // ------------------------------------------------------------------- four products and a sum, in one instruction
 
 #if defined(__AVX512VNNI__) && VECTOR_BYTES == 64

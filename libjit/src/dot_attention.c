@@ -6,6 +6,9 @@
 /// transposed, once, and what is done along the keys is done with whole vectors of queries, without sums across their lanes.
 ///
 /// A unit computes some *items*, each of them `rows` queries of one head. Each unit has scratch memory of its own.
+///
+/// Where both products are of numbers in bf16, all that they read is in scratch memory in *words* of two neighbours: queries and keys of
+/// neighbours in depth, values and weights of those of two keys. Keys and values are arranged once for all queries of an item.
 #include "dot.h"
 #include "kernels_gen.h"
 #include "lanes.h"
@@ -25,7 +28,8 @@ typedef struct {
   float scale, softcap;
   bool causal;
   dim_t diagonal;
-  bool clears_nan;
+  bool clears_nan, in_bf16;
+  dim_t steps; ///< of a product over the depth
 } attention_t;
 
 /// One mask of an item: of its first query.
@@ -67,15 +71,33 @@ typedef struct {
   const float *factors, *scales; ///< no scales if NULL
 } frame_t;
 
-/// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`.
+BEGIN_BF16
+
+/// One step of some rows in words of two numbers in bf16.
+INLINE void add_words(vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS], const float *left, dim_t left_row, const float *right,
+                      dim_t rows, dim_t vectors) {
+  vf line[MAX_TILE_VECTORS][PARTS_bf16], x[PARTS_bf16];
+  UNROLL for (dim_t v = 0; v < vectors; v++) load_weights_bf16(line[v], (const bf16_t *)(right + v * LANES));
+  UNROLL for (dim_t r = 0; r < rows; r++) {
+    broadcast_bf16(x, (const bf16_t *)(left + r * left_row));
+    UNROLL for (dim_t v = 0; v < vectors; v++) {
+      UNROLL for (dim_t i = 0; i < PARTS_bf16; i++) sums[r][v] = add_products_bf16(sums[r][v], x[i], line[v][i]);
+    }
+  }
+}
+
+/// Some rows of `left`, whose elements lie `left_row` and `left_step` apart, times some vectors of the rows of `right`. Elements
+/// are floats, or words of two numbers in bf16.
 INLINE void multiply_rows(float *to, dim_t to_step, const float *left, dim_t left_row, dim_t left_step, const float *right,
-                          dim_t right_step, dim_t depth, frame_t frame, dim_t rows, dim_t vectors) {
+                          dim_t right_step, dim_t depth, frame_t frame, dim_t rows, dim_t vectors, bool words) {
   vf sums[MAX_TILE_PIXELS][MAX_TILE_VECTORS];
   UNROLL for (dim_t r = 0; r < rows; r++) {
     UNROLL for (dim_t v = 0; v < vectors; v++)
         sums[r][v] = frame.from ? *(const vf *)(frame.from + r * frame.step + v * LANES) * frame.factors[r] : (vf){};
   }
-  ROLLED for (dim_t k = 0; k < depth; k++) {
+  ROLLED for (dim_t k = 0; words && k < depth; k++)
+    add_words(sums, left + k * left_step, left_row, right + k * right_step, rows, vectors);
+  ROLLED for (dim_t k = 0; !words && k < depth; k++) {
     vf line[MAX_TILE_VECTORS];
     UNROLL for (dim_t v = 0; v < vectors; v++) line[v] = *(const vf *)(right + v * LANES);
     UNROLL for (dim_t r = 0; r < rows; r++) {
@@ -177,12 +199,16 @@ INLINE void weigh(float *scores, const attention_t *a, const mask_t masks[2], di
     *(vf *)(factors + v * LANES) = factor;
     *(vf *)(tops + v * LANES) = top[v];
   }
-  for (dim_t k = 0; k < count; k++) {
+  dim_t keys = a->in_bf16 ? 2 : 1;
+  for (dim_t k = 0; k < count; k += keys) {
     UNROLL for (dim_t v = 0; v < vectors; v++) {
       float *at = scores + k * a->group + v * LANES;
-      vf weight = weights_of(lower_lanes(*(const vf *)at, scale, shift[v]));
+      vf weight = weights_of(lower_lanes(*(const vf *)at, scale, shift[v])), next = {};
       total[v] += weight;
-      *(vf *)at = weight;
+      if (a->in_bf16 && k + 1 < count) next = weights_of(lower_lanes(*(const vf *)(at + a->group), scale, shift[v]));
+      total[v] += next;
+      if (a->in_bf16) *(vi *)(scores + k / 2 * a->group + v * LANES) = words_of_lanes(weight, next);
+      else *(vf *)at = weight;
     }
   }
   UNROLL for (dim_t v = 0; v < vectors; v++) *(vf *)(totals + v * LANES) = total[v];
@@ -198,10 +224,58 @@ INLINE void copy_rows(float *restrict to, const float *restrict from, dim_t rows
   for (dim_t i = rows * to_size; i < to_rows * to_size; i++) to[i] = 0;
 }
 
+/// Rows of `depth` elements as words of two, one after the other, with zeros to `to_rows` rows.
+INLINE void pack_keys(float *restrict to, const float *restrict from, const attention_t *a, dim_t rows, dim_t to_rows) {
+  bf16_t *halves = (bf16_t *)to;
+  for (dim_t r = 0; r < rows; r++, halves += 2 * a->steps) {
+    const float *row = from + r * a->key_step;
+    dim_t whole = a->key_depth_step == 1 ? a->depth / LANES * LANES : 0;
+    for (dim_t d = 0; d < whole; d += LANES) store_lanes_bf16(halves + d, *(const vf *)(row + d));
+    for (dim_t d = whole; d < a->depth; d++) halves[d] = bf16_of_f32(row[d * a->key_depth_step]);
+    if (a->depth % 2) halves[a->depth] = 0;
+  }
+  __builtin_memset(halves, 0, (to_rows - rows) * a->steps * sizeof(float));
+}
+
+/// Rows of values as words of those of two keys, with zeros to whole vectors, and after the last key of an odd number.
+INLINE void pack_values(float *restrict to, const float *restrict from, const attention_t *a, dim_t keys) {
+  dim_t whole = a->width / LANES * LANES;
+  for (dim_t k = 0; k < keys; k += 2, to += a->padded) {
+    const float *row = from + k * a->value_step;
+    bool has_next = k + 1 < keys;
+    for (dim_t c = 0; c < a->padded; c += LANES) {
+      vf first = {}, next = {};
+      if (c < whole) first = *(const vf *)(row + c);
+      else
+        for (dim_t i = c; i < a->width; i++) first[i - c] = row[i];
+      if (has_next && c < whole) next = *(const vf *)(row + a->value_step + c);
+      else
+        for (dim_t i = c; has_next && i < a->width; i++) next[i - c] = row[a->value_step + i];
+      *(vi *)(to + c) = words_of_lanes(first, next);
+    }
+  }
+}
+
+/// Rows of queries with a column each, in words of two of these rows.
+INLINE void pack_queries(float *queries, const attention_t *a) {
+  for (dim_t d = 0; d < a->steps; d++) {
+    for (dim_t i = 0; i < a->group; i += LANES) {
+      const float *from = queries + 2 * d * a->group + i;
+      vf first = *(const vf *)from, next = {};
+      if (2 * d + 1 < a->depth) next = *(const vf *)(from + a->group);
+      *(vi *)(queries + d * a->group + i) = words_of_lanes(first, next);
+    }
+  }
+}
+
 /// The scores of a group of queries, of which there are some vectors, and of a block of keys. Keys are copied where a tile would reach
 /// beyond the last of them, or where its rows lie so that they would push each other out of the first-level cache.
 INLINE void score_group(const attention_t *a, const room_t *room, const float *queries, const float *key, dim_t count,
                         dim_t vectors) {
+  for (dim_t k = 0; a->in_bf16 && k < count; k += a->tile_keys)
+    multiply_rows(room->scores + k * a->group, a->group, room->keys + k * a->steps, a->steps, 1, queries, a->group, a->steps,
+                  (frame_t){}, a->tile_keys, vectors, true);
+  if (a->in_bf16) return;
   bool copies = a->key_depth_step != 1 || a->key_step * (dim_t)sizeof(float) % 4096 == 0;
   for (dim_t k = 0; k < count; k += a->tile_keys) {
     const float *from = key + k * a->key_step;
@@ -212,7 +286,7 @@ INLINE void score_group(const attention_t *a, const room_t *room, const float *q
       step = a->depth;
     }
     multiply_rows(room->scores + k * a->group, a->group, from, step, 1, queries, a->group, a->depth, (frame_t){}, a->tile_keys,
-                  vectors);
+                  vectors, false);
   }
 }
 
@@ -229,6 +303,7 @@ typedef struct {
 /// Adds weighted values to the sums of a group of queries, for `vectors` vectors of the width from number `column` on.
 INLINE void add_values(const attention_t *a, const room_t *room, float *sums, const float *value, dim_t step, frame_t frame,
                        dim_t count, place_t place, dim_t queries, dim_t column, dim_t vectors) {
+  dim_t steps = a->in_bf16 ? (count + 1) / 2 : count;
   for (dim_t row = 0; row < place.queries; row += a->tile_rows) {
     float *to = sums + row * a->padded + column;
     frame_t here = {place.begins ? NULL : to, a->padded, frame.factors + row, NULL};
@@ -241,10 +316,11 @@ INLINE void add_values(const attention_t *a, const room_t *room, float *sums, co
       }
     }
     if (row + a->tile_rows <= queries)
-      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, count, here, a->tile_rows, vectors);
+      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, steps, here, a->tile_rows, vectors,
+                    a->in_bf16);
     else if (queries % a->tile_rows)
-      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, count, here, queries % a->tile_rows,
-                    vectors);
+      multiply_rows(to, to_step, room->scores + row, 1, a->group, value + column, step, steps, here, queries % a->tile_rows,
+                    vectors, a->in_bf16);
   }
 }
 
@@ -253,7 +329,7 @@ INLINE void attend_group(const attention_t *a, const room_t *room, const float *
                          const mask_t masks[2], dim_t first_row, dim_t at, dim_t first, dim_t count, place_t place,
                          dim_t vectors) {
   float factors[MAX_TILE_VECTORS * LANES] ALIGNED, scales[MAX_TILE_VECTORS * LANES] ALIGNED, *sums = room->sums + at * a->padded;
-  score_group(a, room, room->queries + at * a->depth, key, count, vectors);
+  score_group(a, room, room->queries + at * a->steps, key, count, vectors);
   weigh(room->scores, a, masks, first, count, first_row + at, room->tops + at, room->totals + at, factors, vectors);
   if (place.ends)
     for (dim_t i = 0; i < vectors * LANES; i++) scales[i] = inverse_of(a, room->totals[at + i]);
@@ -295,9 +371,10 @@ INLINE void attend(float *result, const float *query, const float *key, const fl
                    const room_t *room, const mask_t masks[2], dim_t first_row, dim_t last_row) {
   dim_t rows = last_row - first_row;
   for (dim_t r = 0; r < rows; r += a->group) {
-    float *to = room->queries + r * a->depth;
+    float *to = room->queries + r * a->steps;
     const float *from = query + (first_row + r) * a->query_step;
     transpose_rows(to, from, min_dim(a->group, rows - r), a->depth, a->query_step, a->group);
+    if (a->in_bf16) pack_queries(to, a);
     for (dim_t i = r; i < r + a->group; i++) room->tops[i] = -INF_F32, room->totals[i] = 0;
   }
   dim_t keys = keys_before(a, last_row);
@@ -306,8 +383,13 @@ INLINE void attend(float *result, const float *query, const float *key, const fl
   for (dim_t first = 0; first < keys; first += a->block) {
     dim_t count = min_dim(a->block, keys - first), step = a->value_step;
     const float *block = key + first * a->key_step, *values = value + first * a->value_step;
-    if (!whole) {
+    if (a->in_bf16) {
+      pack_keys(room->keys, block, a, count, (count + a->tile_keys - 1) / a->tile_keys * a->tile_keys);
+      pack_values(room->values, values, a, count);
+    } else if (!whole) {
       copy_rows(room->values, values, count, a->width, step, 1, count, a->padded);
+    }
+    if (a->in_bf16 || !whole) {
       values = room->values;
       step = a->padded;
     }
@@ -423,14 +505,15 @@ KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const fl
                                      const ints_t *result_strides, const ints_t *query_strides,
                                      const ints_t *key_strides, const ints_t *value_strides, const ints_t *bias_strides,
                                      const ints_t *mask_strides, float scale, float softcap, bool bias_chooses,
-                                     bool mask_chooses, bool causal, dim_t diagonal, bool clears_nan, dim_t units, dim_t rows,
+                                     bool mask_chooses, bool causal, dim_t diagonal, bool clears_nan, bool in_bf16,
+                                     dim_t units, dim_t rows,
                                      dim_t block, dim_t tile_keys, dim_t tile_rows, dim_t group, dim_t first_unit,
                                      dim_t last_unit) {
   dim_t heads = query_shape->at[1], shared = key_shape->at[1], queries = query_shape->at[2];
   dim_t depth = query_shape->at[3], width = value_shape->at[3], padded = (width + LANES - 1) / LANES * LANES;
   attention_t a = {queries, key_shape->at[3], depth, width, padded, query_strides->at[2], key_strides->at[3],
                    key_strides->at[2], value_strides->at[2], result_strides->at[2], block, tile_keys, tile_rows,
-                   group, scale, softcap, causal, diagonal, clears_nan};
+                   group, scale, softcap, causal, diagonal, clears_nan, in_bf16, in_bf16 ? (depth + 1) / 2 : depth};
   dim_t score_rows = (block + tile_keys - 1) / tile_keys * tile_keys;
   bool few = queries <= FEW_QUERIES;
   dim_t blocks = few ? 1 : (queries + rows - 1) / rows, served = heads / shared;
@@ -438,8 +521,8 @@ KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const fl
   for (dim_t unit = first_unit; unit < last_unit; unit++) {
     room_t room = {.queries = work + unit * work_shape->at[1]};
     room.keys = room.queries + rows * depth;
-    room.values = room.keys + tile_keys * depth;
-    room.scores = room.values + (padded == width ? 0 : block * padded);
+    room.values = room.keys + (in_bf16 ? score_rows * a.steps : tile_keys * depth);
+    room.scores = room.values + (in_bf16 ? (block + 1) / 2 * padded : padded == width ? 0 : block * padded);
     room.sums = room.scores + score_rows * a.group;
     room.tops = room.sums + rows * padded;
     room.totals = room.tops + rows;
@@ -461,3 +544,5 @@ KERNEL void libjit_cpu_attention_f32(float *result, const float *query, const fl
     }
   }
 }
+
+END_BF16

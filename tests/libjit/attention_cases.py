@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from glowpy.backends.cpu.strategy.attention import FEW_QUERIES
 from glowpy.core.tensor import Array
-from tests.libjit.kernel_cases import Attr, Case, Maker, Shape, specials
+from tests.libjit.kernel_cases import DTYPES, Attr, Case, Maker, Shape, specials
 
 _PLAIN: dict[str, Attr] = {
     "scale": 0.25,
@@ -18,6 +20,7 @@ _PLAIN: dict[str, Attr] = {
     "causal": False,
     "diagonal": 0,
     "clears_nan": False,
+    "in_bf16": False,
 }
 
 
@@ -31,10 +34,15 @@ def reference(
     causal: bool,
     diagonal: int,
     clears_nan: bool,
+    in_bf16: bool = False,
     **_: Attr,
 ) -> Array:
-    """Attention in f64, with all scores in memory."""
-    query, key, value = (operands[name].astype(np.float64) for name in ("query", "key", "value"))
+    """Attention in f64, with all scores in memory. In bf16 the operands are rounded, and the weights are not."""
+    rounds = in_bf16 and operands["query"].shape[2] > FEW_QUERIES
+    kind = DTYPES["bf16"] if rounds else np.dtype(np.float32)
+    query, key, value = (
+        operands[name].astype(kind).astype(np.float64) for name in ("query", "key", "value")
+    )
     served = query.shape[1] // key.shape[1]
     scores = query @ np.repeat(key, served, 1) * scale
     if softcap:
@@ -75,12 +83,14 @@ def _case(
     units, groups, block, tile_keys, tile_rows, vectors = decision
     group = vectors * lanes
     rows, padded = groups * group, -(-width // group) * group
-    size = (
-        (rows + tile_keys) * depth
-        + rows * (padded + 2)
-        + (block if padded != width else 0) * padded
+    score_rows = -(-block // tile_keys) * tile_keys
+    in_bf16 = attrs.get("in_bf16", False)
+    arranged = (
+        score_rows * -(-depth // 2) + -(-block // 2) * padded
+        if in_bf16
+        else tile_keys * depth + (block if padded != width else 0) * padded
     )
-    size += -(-block // tile_keys) * tile_keys * group
+    size = rows * (depth + padded + 2) + arranged + score_rows * group
     operands = {
         "query": some(batch, heads, queries, depth),
         "key": some(batch, shared, depth, keys),
@@ -99,31 +109,34 @@ def _case(
     )
     whole = {**_PLAIN, **attrs, **chosen}
     result = reference(operands, **whole)
-    return Case(operands, {"result": result.astype(np.float32)}, whole, rtol=2e-5, atol=2e-6)
+    rtol, atol = (0.02, 0.02) if in_bf16 else (2e-5, 2e-6)
+    return Case(operands, {"result": result.astype(np.float32)}, whole, rtol=rtol, atol=atol)
 
 
 def _cpu_attention(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     del suffixes
-    yield from _many_queries(lanes)
-    yield from _special_masks(lanes)
-    yield from _few_queries(lanes)
+    for in_bf16 in (False, True):
+        yield from _many_queries(lanes, in_bf16=in_bf16)
+        yield from _special_masks(lanes, in_bf16=in_bf16)
+        yield from _few_queries(lanes, in_bf16=in_bf16)
 
 
-def _many_queries(lanes: int) -> Iterator[Case]:
+def _many_queries(lanes: int, *, in_bf16: bool) -> Iterator[Case]:
+    some = partial(_case, in_bf16=in_bf16)
     several, one = 2 * lanes + 3, lanes
-    yield _case((1, 1, 1, 5, 1, 1, 1), lanes, (1, 1, 1, 1, 1, 1))
-    yield _case((2, 2, 2, several, 19, 5, lanes), lanes, (3, 1, 7, 3, 4, 2))
-    yield _case(
+    yield some((1, 1, 1, 5, 1, 1, 1), lanes, (1, 1, 1, 1, 1, 1))
+    yield some((2, 2, 2, several, 19, 5, lanes), lanes, (3, 1, 7, 3, 4, 2))
+    yield some(
         (1, 3, 3, one + 4, 33, 8, 2 * lanes + 1), lanes, (2, 2, 16, 6, 3, 2), (1, 3, 33, one + 4)
     )
-    yield _case(
+    yield some(
         (2, 4, 2, 5 * lanes, 24, 4, 3 * lanes),
         lanes,
         (5, 2, 24, 13, 8, 2),
         (1, 1, 24, 1),
         (2, 1, 1, 5 * lanes),
     )
-    yield _case(
+    yield some(
         (1, 2, 1, several, 17, 3, 7),
         lanes,
         (2, 1, 8, 4, 2, 1),
@@ -131,18 +144,17 @@ def _many_queries(lanes: int) -> Iterator[Case]:
         (1, 2, 17, several),
         mask_chooses=True,
     )
-    yield _case((1, 1, 1, 40, 40, 6, 5), lanes, (2, 1, 9, 4, 4, 2), causal=True, diagonal=0)
-    yield _case(
+    yield some((1, 1, 1, 40, 40, 6, 5), lanes, (2, 1, 9, 4, 4, 2), causal=True, diagonal=0)
+    yield some(
         (1, 1, 1, 21, 30, 6, 5), lanes, (2, 1, 9, 4, 4, 1), causal=True, diagonal=9, softcap=0.5
     )
 
 
-def _special_masks(lanes: int) -> Iterator[Case]:
+def _special_masks(lanes: int, *, in_bf16: bool) -> Iterator[Case]:
+    some = partial(_case, in_bf16=in_bf16)
     several = 2 * lanes + 3
-    yield _case(
-        (2, 1, 1, 9, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
-    )
-    yield _case(
+    yield some((2, 1, 1, 9, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True)
+    yield some(
         (2, 1, 1, 9, 12, 4, 4),
         lanes,
         (1, 1, 5, 4, 2, 1),
@@ -151,7 +163,7 @@ def _special_masks(lanes: int) -> Iterator[Case]:
         endless=True,
         clears_nan=True,
     )
-    yield _case(
+    yield some(
         (1, 2, 2, several, 11, 4, 2 * lanes),
         lanes,
         (1, 1, 6, 3, 2, 2),
@@ -160,7 +172,7 @@ def _special_masks(lanes: int) -> Iterator[Case]:
         mask_chooses=True,
         scale=-0.5,
     )
-    yield _case(
+    yield some(
         (1, 1, 1, lanes, 11, 4, lanes),
         lanes,
         (1, 1, 11, 3, 2, 1),
@@ -172,15 +184,16 @@ def _special_masks(lanes: int) -> Iterator[Case]:
     )
 
 
-def _few_queries(lanes: int) -> Iterator[Case]:
+def _few_queries(lanes: int, *, in_bf16: bool) -> Iterator[Case]:
     """Of each head."""
-    yield _case(
+    some = partial(_case, in_bf16=in_bf16)
+    yield some(
         (2, 6, 2, 1, 70, 2 * lanes + 3, 5 * lanes + 2), lanes, (3, 1, 32, 8, 4, 1), (2, 1, 70, 1)
     )
-    yield _case(
+    yield some(
         (1, 2, 2, 3, 12, 8, 8), lanes, (2, 1, 5, 4, 4, 1), (1, 2, 12, 3), causal=True, diagonal=9
     )
-    yield _case(
+    yield some(
         (1, 2, 1, 2, 13, 4, 3),
         lanes,
         (1, 1, 4, 2, 2, 1),
@@ -189,10 +202,8 @@ def _few_queries(lanes: int) -> Iterator[Case]:
         mask_chooses=True,
         softcap=2.0,
     )
-    yield _case(
-        (2, 1, 1, 2, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True
-    )
-    yield _case(
+    yield some((2, 1, 1, 2, 12, 4, 4), lanes, (1, 1, 5, 4, 2, 1), (0,), (2, 1, 12, 1), endless=True)
+    yield some(
         (2, 1, 1, 2, 12, 4, 4),
         lanes,
         (1, 1, 5, 4, 2, 1),

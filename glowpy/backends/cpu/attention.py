@@ -14,7 +14,7 @@ from glowpy.ir.verifier import verify_inst
 from glowpy.irgen import scratch
 from glowpy.support.symbolic import ceil_div, static
 
-__all__ = ["no_mask"]
+__all__ = ["multiplied_kind", "no_mask"]
 
 _Attention = CpuAttentionNode | CpuAttentionInst
 
@@ -24,17 +24,26 @@ def no_mask(type: Type) -> bool:
     return type.shape == (0,)
 
 
+def multiplied_kind(inst: CpuAttentionInst) -> ElemKind:
+    """The kind of the numbers that both products multiply."""
+    return ElemKind.BF16 if inst.in_bf16 else ElemKind.F32
+
+
 @scratch(CpuAttentionNode)
 def _work(n: CpuAttentionNode) -> tuple[Type, ...]:
     """Scratch memory of a unit: queries, a tile of keys, scores, sums, largest scores and sums of weights.
 
-    Values are there as well where their rows may be no whole vectors.
+    Values are there as well where their rows may be no whole vectors. In bf16 it is a block of keys and of values, of
+    which two numbers take as much as one here.
     """
     depth, width = static([n.query.type.shape[3], n.value.type.shape[3]])
     padded = ceil_div(width, n.group) * n.group
-    scores = ceil_div(n.block, n.tile_keys) * n.tile_keys * n.group
-    values = n.block * padded if width != padded else 0
-    size = (n.rows + n.tile_keys) * depth + values + scores + n.rows * (padded + 2)
+    score_rows = ceil_div(n.block, n.tile_keys) * n.tile_keys
+    if n.in_bf16:
+        keys, values = score_rows * ceil_div(depth, 2), ceil_div(n.block, 2) * padded
+    else:
+        keys, values = n.tile_keys * depth, n.block * padded if width != padded else 0
+    size = n.rows * depth + keys + values + score_rows * n.group + n.rows * (padded + 2)
     return (n.type.with_shape((n.units, size)),)
 
 

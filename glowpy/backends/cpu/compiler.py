@@ -202,7 +202,7 @@ class Compiler:
         tuning = [TuneProductsPass(packing, tuner, self._trial)] if isinstance(tuner, Tuner) else []
         passes = (
             FuseRotaryPass(small),
-            FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact),
+            FuseAttentionPass(variant, small=small, rounds_halves=self.options.exact, bf16=bf16),
             WidenHalvesPass(self._computes),
             MergeProductsPass(small),
             FuseResizePass(),

@@ -39,7 +39,7 @@ __all__ = [
 
 @final
 class CpuAttentionInst(Instruction):
-    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; one that chooses instead takes the score's place where it is not 0. Where `causal`, query i does not see keys after i + diagonal. Where `clears_nan`, weights that are NaN count as 0, as those of a query that sees no key. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
+    """softmax(query @ key * scale) @ value, with masks, block by block of keys. Queries are [B, H, M, K], keys [B, H', K, N] and values [B, H', N, V], of which a head serves H / H' neighbours. Scores are capped by softcap, unless that is 0. bias and mask, [B, H, N, M] with extents that may be 1, or empty, are added in this order; one that chooses instead takes the score's place where it is not 0. Where `causal`, query i does not see keys after i + diagonal. Where `clears_nan`, weights that are NaN count as 0, as those of a query that sees no key. Where `in_bf16`, both products of more than a few queries are of numbers that are rounded to bf16, and their sums in f32. A unit computes `rows` queries of one head at a time, against `block` keys, by tiles of tile_keys keys by `group` queries and tile_rows queries by two vectors of the width.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -65,6 +65,7 @@ class CpuAttentionInst(Instruction):
             AttrSpec("causal", "flag"),
             AttrSpec("diagonal", "dim"),
             AttrSpec("clears_nan", "flag"),
+            AttrSpec("in_bf16", "flag"),
             AttrSpec("units", "int"),
             AttrSpec("rows", "int"),
             AttrSpec("block", "int"),
@@ -89,6 +90,7 @@ class CpuAttentionInst(Instruction):
     causal = AttrField[bool]()
     diagonal = AttrField[Dim]()
     clears_nan = AttrField[bool]()
+    in_bf16 = AttrField[bool]()
     units = AttrField[int]()
     rows = AttrField[int]()
     block = AttrField[int]()

@@ -45,6 +45,7 @@ from glowpy.backends.cpu.packing import (
 from glowpy.backends.cpu.recurrent import plain_attrs
 from glowpy.backends.cpu.rounded_rows import in_order, rounded_rows
 from glowpy.backends.cpu.strassen import left_sums
+from glowpy.backends.cpu.strategy.attention import FEW_QUERIES
 from glowpy.backends.cpu.strategy.winograd import convolved_shape
 from glowpy.backends.cpu.winograd import unpack_winograd_filter
 from glowpy.backends.interpreter.interpret import interpret
@@ -343,12 +344,22 @@ def _attention(
     causal: bool,
     diagonal: int,
     clears_nan: bool,
+    in_bf16: bool,
     **decision: int,
 ) -> None:
     """Computes attention with the whole matrix of scores."""
     del work, decision
     served = query.type.extents[1] // key.type.extents[1]
-    scores = np.matmul(query.array, np.repeat(key.array, served, 1)) * np.float32(scale)
+    rounds = in_bf16 and query.type.extents[2] > FEW_QUERIES
+    left, right, values = (
+        _as_multiplied(array, rounds=rounds)
+        for array in (
+            query.array,
+            np.repeat(key.array, served, 1),
+            np.repeat(value.array, served, 1),
+        )
+    )
+    scores = np.matmul(left, right) * np.float32(scale)
     if softcap:
         scores = np.tanh(scores / np.float32(softcap)) * np.float32(softcap)
     for operand, chooses in ((bias, bias_chooses), (mask, mask_chooses)):
@@ -362,7 +373,12 @@ def _attention(
     weights = _softmax(scores)
     if clears_nan:
         weights = np.where(np.isnan(weights), np.float32(0), weights)
-    result.array[...] = np.matmul(weights, np.repeat(value.array, served, 1))
+    result.array[...] = np.matmul(_as_multiplied(weights, rounds=rounds), values)
+
+
+def _as_multiplied(array: Array, *, rounds: bool) -> Array:
+    """What a product in bf16 multiplies of numbers in f32, if it is one that rounds."""
+    return array.astype(ElemKind.BF16.dtype).astype(np.float32) if rounds else array
 
 
 def _softmax(scores: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from glowpy.backends.cpu.attention import multiplied_kind
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuBlockMatmulInst,
@@ -36,6 +37,7 @@ from glowpy.measuring.roofline import (
     between_products_of,
     direct_macs_of,
     macs_of,
+    multiplied_kind_of,
     read_of_input,
     steps_of,
 )
@@ -126,6 +128,8 @@ def _attention(inst: CpuAttentionInst) -> int:
     scores = prod(inst.query.type.extents[:3]) * keys
     return scores * (depth + inst.value.type.extents[3])
 
+
+multiplied_kind_of(CpuAttentionInst)(multiplied_kind)
 
 _WEIGHT = 9
 """Multiplications for a weight of a score: one by the scale, eight of the exponential, as in dot_attention.c."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from glowpy.backends.cpu.nodes_gen import create_cpu_attention
-from glowpy.backends.cpu.strategy.attention import choose_attention
+from glowpy.backends.cpu.strategy.attention import FEW_QUERIES, choose_attention
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Shape, Type
@@ -79,14 +79,15 @@ class FuseAttentionPass(RewritePass):
         %o_1 = reshape(%m) : f32[1x1x5x7]
         %o_2 = transpose(%o_1) {shuffle=[0,1,3,2]} : f32[1x1x7x5]
         %o = cpu_attention(%q, %kt, %v, %o_2, %o_none) {scale=0.5, softcap=0.0, bias_chooses=false,
-            mask_chooses=false, causal=false, diagonal=0, clears_nan=false, units=2, rows=8, block=7, tile_keys=7,
-            tile_rows=8, group=8} : f32[1x2x5x4]
+            mask_chooses=false, causal=false, diagonal=0, clears_nan=false, in_bf16=false, units=2, rows=8, block=7,
+            tile_keys=7, tile_rows=8, group=8} : f32[1x2x5x4]
         save(%o, %out)
     """
 
     variant: Variant
     small: bool = False
     rounds_halves: bool = False
+    bf16: bool = False
     name: ClassVar[str] = "fuse-attention"
     concerns: ClassVar[tuple[type[Node], ...]] = (SoftmaxNode,)
 
@@ -118,13 +119,14 @@ class FuseAttentionPass(RewritePass):
         self, f: Function, n: MatMulNode, scores: _Scores, weights: _Weights, heads: _Heads
     ) -> NodeValue:
         batch, count, queries, _ = heads.query.shape
+        in_bf16 = self.bf16 and likely_extent(queries) > FEW_QUERIES
         decision = choose_attention(
             likely_extent(product((batch, count))),
             likely_extent(queries),
             likely_extent(heads.key.shape[3]),
             likely_extent(heads.key.shape[2]),
             likely_extent(heads.value.shape[3]),
-            self.variant.machine_for(ElemKind.F32),
+            self.variant.machine_for(ElemKind.BF16 if in_bf16 else ElemKind.F32),
         )
         none = f.module.create_constant(f"{n.name}_none", np.zeros(0, np.float32), loc=n.loc)
         causal, diagonal = _triangle(scores.masks, queries, heads.key.shape[3])
@@ -138,7 +140,7 @@ class FuseAttentionPass(RewritePass):
             scale=scores.scale * heads.query.factor * heads.key.factor, softcap=scores.softcap,
             bias_chooses=chooses[0], mask_chooses=chooses[1],
             causal=causal is not None, diagonal=diagonal, clears_nan=weights.clears_nan,
-            units=decision.units, rows=decision.rows, block=decision.block,
+            in_bf16=in_bf16, units=decision.units, rows=decision.rows, block=decision.block,
             tile_keys=decision.tile_keys, tile_rows=decision.tile_rows, group=decision.group,
         )  # fmt: skip
         reshaped = _shaped(f, n, result.result, n.type.shape)

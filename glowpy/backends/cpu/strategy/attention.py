@@ -67,13 +67,14 @@ class KeyTile:
 def key_tiles(queries: int, keys: int, depth: int, machine: Machine) -> list[KeyTile]:
     """All tiles of scores that fit into registers, the best first. The last keys are as many as those of others."""
     vectors = _VECTORS if queries > machine.lanes or machine.lanes == 1 else 1
+    steps = ceil_div(depth, machine.dot)
     most = min((machine.vector_registers - vectors - 1) // vectors, _MOST_TILE, MAX_PIXELS)
     problem = Problem(1, keys, vectors * machine.lanes, 1, depth, depth)
     tiles = []
     for size in range(1, max(most, 1) + 1):
         limits = step_limits(problem, machine, size, vectors, vectors * machine.lanes)
         limit = max(limits, key=lambda name: limits[name])
-        tile = depth * limits[limit] + machine.tile_overhead + size * vectors
+        tile = steps * limits[limit] + machine.tile_overhead + size * vectors
         tiles.append(KeyTile(size, vectors, ceil_div(keys, size) * tile, limit))
     return sorted(tiles, key=lambda tile: (tile.cycles, -tile.keys))
 
@@ -84,13 +85,16 @@ def choose_attention(
     """Decides for heads, counted over a batch, with these numbers of queries and keys each; all are at least 1.
 
     `depth` and `width` are the elements of a key and a value. Where all of a head stay in the second-level cache, a
-    group of queries is done with before the next, so that scratch memory is small. A block is some whole tiles of keys.
+    group of queries is done with before the next, so that scratch memory is small; in bf16 keys and values are rounded
+    for each item, so that it is always many queries. A block is some whole tiles of keys.
     """
     tiles = key_tiles(queries, keys, depth, machine)
     tile = tiles[0]
     group = tile.vectors * machine.lanes
     tiles_of_block = ceil_div(ceil_div(keys, tile.keys), ceil_div(keys, _MOST_KEYS))
-    stays = keys * (depth + width) * machine.element_bytes <= machine.second_cache
+    stays = (
+        machine.dot == 1 and keys * (depth + width) * machine.element_bytes <= machine.second_cache
+    )
     rows = group if stays else ceil_div(min(queries, _ROWS), group) * group
     items = heads * ceil_div(queries, rows)
     return AttentionDecision(

@@ -10,6 +10,7 @@ from math import prod
 from textwrap import wrap
 
 from glowpy.backend import Program
+from glowpy.backends.cpu.attention import multiplied_kind
 from glowpy.backends.cpu.insts_gen import (
     CpuAttentionInst,
     CpuByteWinogradInst,
@@ -205,7 +206,10 @@ def _explained(
     for inst in f.instructions:
         rule = _explanation_of.get(type(inst))
         if rule is not None:
-            machine = machine_for(inst.operands[1].value.type.kind)
+            kind = inst.operands[1].value.type.kind
+            machine = machine_for(
+                multiplied_kind(inst) if isinstance(inst, CpuAttentionInst) else kind
+            )
             if isinstance(inst, CpuByteWinogradInst):
                 yield inst, machine, _by_patches(inst, machine, machine_for(inst.filter.type.kind))
             else:
@@ -301,12 +305,13 @@ def _attention(inst: CpuAttentionInst, machine: Machine) -> Explanation:
     tiles = [] if few else key_tiles(queries, max(keys, 1), depth, machine)
     shown = [tile for i, tile in enumerate(tiles) if i < _SHOWN or tile.keys == inst.tile_keys]
     numbers = {"heads": batch * heads, "queries": queries, "keys": keys, "depth": depth}
+    kind = {"in": ElemKind.BF16.value} if inst.in_bf16 else {}
     decided = {name: inst.attrs[name] for name in free}
     attrs = asdict(best)
     return Explanation(
         inst.name,
         inst.SCHEMA.mnemonic,
-        {**numbers, "width": width},
+        {**numbers, "width": width, **kind},
         decided,
         inst.units,
         _alone(width, machine) if few else (),
