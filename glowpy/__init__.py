@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from glowpy.support.progress import reporting
     from glowpy.training.differentiate import differentiate
+    from glowpy.training.freeze import freeze
 
     __version__: str
 
@@ -82,6 +83,7 @@ __all__ = [
     "check",
     "compile",
     "differentiate",
+    "freeze",
     "function",
     "integer_ports",
     "load",
@@ -94,6 +96,7 @@ __all__ = [
 
 _HOMES = {
     "glowpy.training.differentiate": ("differentiate",),
+    "glowpy.training.freeze": ("freeze",),
     "glowpy.backend": ("Backend", "CompileOptions"),
     "glowpy.runtime.compiled": ("CompiledFunction",),
     "glowpy.runtime.instance": ("Instance",),

@@ -17,7 +17,7 @@ be read. What nobody knows is opened as ONNX, whose errors say what it looks lik
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -31,6 +31,7 @@ from glowpy.graph.function import Module
 from glowpy.graph.node import Node
 from glowpy.importer.format import Format, Unopened
 from glowpy.importer.model import HostedModel, Model
+from glowpy.importer.needs import ValueNeededError
 from glowpy.importer.onnx.format import OnnxFormat
 from glowpy.importer.reports import blamed
 from glowpy.importer.storage import InFile
@@ -228,6 +229,7 @@ def load(
     dims: Mapping[str, Dim] | None = None,
     values: Mapping[str, Array] | None = None,
     state: StatePairs | None = None,
+    trainable: str | Sequence[str] | None = None,
 ) -> Module:
     """Imports a model as a module with one function.
 
@@ -241,10 +243,20 @@ def load(
             the model, but nothing reads them. Copied.
         state: Inputs that become variables, and the outputs that they are in the next run, such as the cache of a
             decoder.
+        trainable: Weights of an ONNX model that become variables and begin as they are in the file: their names,
+            patterns such as `layer1.*`, or `all`. Patterns and `all` take floating-point initializers whose elements no
+            operator needs to be known, and no statistics of batch normalizations; `all` takes no numbers of rank 0.
 
     Raises LoadError for a file that is no model, UnsupportedError that lists everything that cannot be
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
     UserError for a model that contradicts itself.
     """
     opened = open_whole(model).resized(shapes or {})
-    return opened.build(shapes=shapes, dims=dims, values=values, state=state)
+    if trainable is None:
+        return opened.build(shapes=shapes, dims=dims, values=values, state=state)
+    opened = opened.with_trainable(trainable)
+    while True:
+        try:
+            return opened.build(shapes=shapes, dims=dims, values=values, state=state)
+        except ValueNeededError as error:
+            opened = opened.without_trainable(error)

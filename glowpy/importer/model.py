@@ -213,6 +213,22 @@ class Model(ABC):
             raise located(error, Loc(self.file)) from None
         return self
 
+    def with_trainable(self, names: str | Sequence[str]) -> Model:
+        """The model with weights that become variables: those of `trainable` of `glowpy.load`.
+
+        Raises UserError for names of none, and for a format whose weights are named otherwise.
+        """
+        del names
+        raise UserError(
+            "expected a model in ONNX to name weights that are trained",
+            loc=Loc(self.file),
+            note="Module.make_variable makes variables of constants",
+        )
+
+    def without_trainable(self, error: ValueNeededError) -> Model:
+        """The model with weights as constants whose elements an error asks for. Raises the error if there are none."""
+        raise error
+
     def build(
         self,
         *,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -38,6 +38,7 @@ from glowpy.importer.onnx.order import fixed_names, in_order, place_of
 from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import Source, read_source
 from glowpy.importer.onnx.tensor import decode_all
+from glowpy.importer.onnx.trainable import trainable_names
 from glowpy.importer.reports import located, raise_all
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
@@ -78,6 +79,8 @@ class OnnxModel(Model):
         faulty: Where nodes are wrong whatever the shapes are. Nowhere but in a model that notes them.
         deferred: The errors of nodes of a branch, whatever the shapes are, where the other branch can be taken.
         written: The shapes that inputs are declared with which are given others, by name: see `resized`.
+        weights: The initializers that become variables, by name. They are inputs until a module is built.
+        named: Those of them that were asked for by their own names, not by a pattern.
     """
 
     source: Source
@@ -88,6 +91,8 @@ class OnnxModel(Model):
     faulty: set[Loc] = field(default_factory=set)
     deferred: dict[Loc, list[UserError]] = field(default_factory=dict)
     written: dict[str, list[DeclaredDim]] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
 
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
@@ -253,8 +258,47 @@ class OnnxModel(Model):
         if unknown:
             self.types(shapes, {**sizes, **unknown}, arrays)  # says that there is no such dimension
         keep_state(module.main, state or {})
+        for placeholder in list(module.placeholders):
+            if (weight := self.weights.get(placeholder.original)) is not None:
+                module.begin(module.make_variable(placeholder), weight)
         set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
+
+    def with_trainable(self, names: str | Sequence[str]) -> OnnxModel:
+        """The model with initializers that become variables, of the types and with the elements that they have.
+
+        Raises UserError for a name of none, and for a dump, whose constants are not the user's weights.
+        """
+        if self.is_dump:
+            super().with_trainable(names)
+        graph, stored = self.source.proto.graph, self.initializers
+        chosen = trainable_names(graph, stored, names, self.file)
+        by_name = {names} if isinstance(names, str) else set(names)
+        return self._with_weights({name: stored[name] for name in chosen}, by_name & set(chosen))
+
+    def without_trainable(self, error: ValueNeededError) -> OnnxModel:
+        """The model with weights as constants whose elements are needed, unless they were asked for by name."""
+        needed = self.weights.keys() & set(error.inputs)
+        if named := sorted(needed & self.named):
+            raise UserError(
+                f"trainable: '{named[0]}' cannot be changed by training: {error.diagnostics[0].message}",
+                loc=error.diagnostics[0].loc,
+            ) from None
+        if not needed:
+            raise error
+        rest = {name: weight for name, weight in self.weights.items() if name not in needed}
+        return self._with_weights(rest, self.named)
+
+    def _with_weights(self, weights: dict[str, Tensor], named: Set[str]) -> OnnxModel:
+        model = copy(self)
+        model.weights, model.named = weights, frozenset(named)
+        model.initializers = {**self.initializers, **self.weights}
+        for name in weights:
+            del model.initializers[name]
+        inputs = [info for info in self.inputs if info.name not in self.weights]
+        infos = [ValueInfo(n, t.type.kind, [*t.type.extents]) for n, t in weights.items()]
+        model.inputs = [*inputs, *infos]
+        return model
 
     def _bounds(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
         """Bounds of extents that elements decide, among the sizes of dimensions: no input declares these."""
