@@ -2,8 +2,10 @@
 
 A unit goes down the width of a tile, line by line, through all of its channels, so that each row of the image is read
 once from the second cache, and then found in the first by the windows of the next lines. That takes few enough
-channels. An image that comes from further away is read in the order that it lies in, which processors fetch ahead:
-there a unit is a line. On a Zen 4 the one takes up to a quarter off small images, the other a tenth off large ones.
+channels. Or it is a line of all channels, in the order that the image lies in, which processors fetch ahead; then the
+second cache is read for all taps of a tile. Images that are near and have small windows go down; for others the model
+adds up what comes from where. On a Zen 4, with one multiply-add a cycle, going down takes up to a quarter off the former,
+but lines a tenth off large images and an eighth off large windows. On a Zen 5, with two, it takes a quarter off 7 x 7.
 
 Which windows reach over an edge is known where the width is. There the first tile of a line and the last one are code
 of their own, for just their pixels. Of an open width that would be code for any number of pixels, with a test for every
@@ -37,7 +39,7 @@ _LEAST_UNITS = 2
 """Two threads share even the few lines of a band (`strategy.bands`)."""
 
 _TAPS = 9
-"""More of them hide what the second cache costs: 7x7x1152 channels by 5 x 5 took an eighth more downwards."""
+"""So few taps of an image in the second cache go down in any case."""
 
 _SLAB = 4
 """The fewest lines of a slab, if there are as many."""
@@ -105,11 +107,13 @@ def _with_pixels(
     images, height, width, channels = result
     all_vectors = ceil_div(channels, machine.lanes)
     cycles = images * height * width * all_vectors * prod(kernels) / machine.loads
-    image = prod(strides) * height * width * channels * machine.element_bytes
-    if image > machine.second_cache or prod(kernels) > _TAPS:
-        return DepthwiseDecision(pixels, 1, max(all_vectors, 1), cycles)
     cols = (pixels - 1) * strides[1] + (kernels[1] - 1) * dilation[1] + 1
     rows = (kernels[0] - 1) * dilation[0] + 1
+    image = prod(strides) * height * width * channels * machine.element_bytes
+    is_far, taps = image > machine.second_cache, prod(kernels)
+    fresh = cols * min(strides[0], rows)
+    if (is_far or taps > _TAPS) and not _pays(pixels, taps, cols * rows, fresh, is_far, machine):
+        return DepthwiseDecision(pixels, 1, max(all_vectors, 1), cycles)
     # More than half of the first cache, which weights and results hardly need.
     fitting = machine.first_cache * 5 // 4 // (cols * rows * machine.lanes * machine.element_bytes)
     vectors = _equal_parts(all_vectors, max(fitting, 1))
@@ -117,6 +121,20 @@ def _with_pixels(
     slabs = min(ceil_div(_UNITS, others), max(height // _SLAB, _LEAST_UNITS // others, 1))
     slab = max(ceil_div(height, slabs), 1)
     return DepthwiseDecision(pixels, slab, vectors, cycles)
+
+
+def _pays(
+    pixels: int, taps: int, window: int, fresh: int, is_far: bool, machine: Machine
+) -> bool:
+    """Whether going down is thought to take less time than going along lines.
+
+    Along lines a tile finds what its `window` reads, and its weights, in the second cache. Downwards only what is
+    `fresh` in a line is not in the first one, and no processor fetches it ahead.
+    """
+    vector = machine.lanes * machine.element_bytes
+    rate = machine.third_rate if is_far else machine.second_rate
+    busy = pixels * taps / machine.multiplies
+    return busy + fresh * vector / rate < max(busy, (window + taps) * vector / machine.second_rate)
 
 
 def _most_pixels(machine: Machine) -> int:
