@@ -7,7 +7,9 @@
 /// What a depthwise convolution does to each line of an image; constants but for the pointers and `taps`.
 typedef struct {
   const void *filter, *bias;
-  dim_t channels, line, step;  ///< input: channels of a pixel, elements of a row, and of a pixel
+  dim_t channels;              ///< of the result
+  dim_t depth, group;          ///< channels of a group: of the input, and of the result
+  dim_t line, step;            ///< input: elements of a row, and of a pixel
   dim_t height, width;         ///< of the input
   dim_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, top;
   range_t taps;                ///< the rows of the kernel that lie inside the image
@@ -16,6 +18,18 @@ typedef struct {
   epilogue_t epilogue;
   const void *env;
 } depthwise_t;
+
+#if defined(__AVX512F__) && VECTOR_BYTES == 64
+/// Whether lanes are taken from computed places by an instruction: then their loop need not be unrolled.
+#define PICKS_LANES 1
+#define OF_GROUP ROLLED
+typedef __typeof__((vd){} > (vd){}) vl;
+INLINE vf pick_lanes_f32(vf x, vi places) { return __builtin_ia32_permvarsf512(x, places); }
+INLINE vd pick_lanes_f64(vd x, vl places) { return __builtin_ia32_permvardf512(x, places); }
+#else
+#define PICKS_LANES 0
+#define OF_GROUP UNROLL
+#endif
 
 #include "as_f32.h"
 #include "conv.c"
@@ -145,6 +159,23 @@ KERNEL void OF(libjit_cpu_plain_conv)(S *result, const T *input, const F *filter
   }
 }
 
+/// The channels of as many whole groups as a vector has room for, of their input and of their result.
+INLINE dim_t OF(lanes_of_groups)(dim_t depth, dim_t group) { return W / max_dim(depth, group) * group; }
+
+/// For every lane of the result what lane `index` of its group has in the input.
+INLINE V OF(lane_of_group)(V x, dim_t depth, dim_t group, dim_t index) {
+  if (depth == 1 && group == 1) return x;
+#if PICKS_LANES && D == 1
+  __typeof__((V){} > (V){}) places;
+  UNROLL for (int lane = 0; lane < W; lane++) places[lane] = lane / (int)group * (int)depth + (int)index;
+  return OF(pick_lanes)(x, places);
+#else
+  V all = x;
+  UNROLL for (dim_t lane = 0; lane < W; lane++) all[lane] = x[min_dim(lane / group * depth + index, W - 1)];
+  return all;
+#endif
+}
+
 /// `pixels` pixels of `lanes` channels. `input` is where the window of the first one begins, in column `col`. What lies
 /// outside the image is added unless it is zero.
 INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel, const depthwise_t *d,
@@ -153,23 +184,29 @@ INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel
   const S *bias = d->bias;
   V sum[MAX_DEPTHWISE_PIXELS];
   UNROLL for (dim_t p = 0; p < pixels; p++) sum[p] = OF(load_bias)(bias + channel, lanes);
+  dim_t read = lanes / d->group * d->depth;
   dim_t first = D == 1 ? d->taps.first : 0, last = D == 1 ? d->taps.last : d->kernel_h;
   for (dim_t h = first; h < last; h++) {
     bool in_row = D == 1 || (h >= d->taps.first && h < d->taps.last);
     // Unrolled, so that an input vector under several windows is loaded once.
-    UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
-      const T *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
-      V weight = OF(load_filter)(filter + (h * d->kernel_w + w) * d->channels + channel, lanes);
-      UNROLL for (dim_t p = 0; p < pixels; p++) {
-        dim_t x = col + w * d->dilation_w + p * d->stride_w;
-        if (in_row && x >= 0 && x < d->width)
-          sum[p] += OF(load_input)(from + p * d->stride_w * d->step, lanes) * weight;
-        else if (D > 1)
-          sum[p] += (S)d->outside * weight;
+    OF_GROUP for (dim_t i = 0; i < d->depth; i++) {
+      UNROLL for (dim_t w = 0; w < d->kernel_w; w++) {
+        const T *from = input + h * d->dilation_h * d->line + w * d->dilation_w * d->step;
+        const F *taps = filter + ((h * d->kernel_w + w) * d->depth + i) * d->channels;
+        V weight = OF(load_filter)(taps + channel, lanes);
+        UNROLL for (dim_t p = 0; p < pixels; p++) {
+          dim_t x = col + w * d->dilation_w + p * d->stride_w;
+          if (in_row && x >= 0 && x < d->width)
+            sum[p] += OF(lane_of_group)(OF(load_input)(from + p * d->stride_w * d->step, read), d->depth, d->group, i) * weight;
+          else if (D > 1)
+            sum[p] += (S)d->outside * weight;
+        }
       }
     }
   }
-  UNROLL for (dim_t p = 0; p < pixels; p++) *(V *)(sums + p * W) = sum[p];
+  // In ascending order, as what lies beyond the lanes of one is where the next one begins.
+  dim_t ld = OF(lanes_of_groups)(d->depth, d->group);
+  UNROLL for (dim_t p = 0; p < pixels; p++) *(V *)(sums + p * ld) = sum[p];
 }
 
 /// A tile of `pixels` pixels of each line from `y` to before `last_y` of the result, for the channels from `from` to
@@ -177,18 +214,19 @@ INLINE void OF(depthwise_tile)(S *sums, const T *input, dim_t col, dim_t channel
 INLINE void OF(depthwise_column)(const T *input, dim_t col, dim_t pixel, depthwise_t d, dim_t y, dim_t last_y, dim_t from,
                                  dim_t to, dim_t pixels) {
   S sums[MAX_DEPTHWISE_PIXELS * W] ALIGNED;
-  dim_t rest = d.channels % W, whole = to - (to == d.channels ? rest : 0);
+  dim_t lanes = OF(lanes_of_groups)(d.depth, d.group);
+  dim_t rest = d.channels % lanes, whole = to - (to == d.channels ? rest : 0);
   for (; y < last_y; y++) {
     dim_t top = y * d.stride_h - d.top, row = d.image_row + y * d.out_width + pixel;
     const T *window = input + top * d.line;
     d.taps = rows_inside(top, d.height, d.kernel_h, d.dilation_h);
-    for (dim_t channel = from; channel < whole; channel += W) {
-      OF(depthwise_tile)(sums, window + channel, col, channel, &d, pixels, W);
-      d.epilogue(d.env, sums, W, row, channel, pixels, W);
+    for (dim_t channel = from; channel < whole; channel += lanes) {
+      OF(depthwise_tile)(sums, window + channel / d.group * d.depth, col, channel, &d, pixels, lanes);
+      d.epilogue(d.env, sums, lanes, row, channel, pixels, lanes);
     }
     if (rest && to == d.channels) {
-      OF(depthwise_tile)(sums, window + whole, col, whole, &d, pixels, rest);
-      d.epilogue(d.env, sums, W, row, whole, pixels, rest);
+      OF(depthwise_tile)(sums, window + whole / d.group * d.depth, col, whole, &d, pixels, rest);
+      d.epilogue(d.env, sums, lanes, row, whole, pixels, rest);
     }
   }
 }
@@ -214,7 +252,7 @@ INLINE void OF(depthwise_lines)(const T *image, depthwise_t d, dim_t left, dim_t
   }
 }
 
-/// One filter per channel, laid out [KH][KW][C]. A unit is a slab of lines of an image times a block of channels; it goes
+/// One filter per channel, of the channels of its group, laid out [KH][KW][I][C]. Whole groups fill a vector. A unit is a slab of lines of an image times a block of channels; it goes
 /// down a tile's width of all its lines before the next, so that the rows that their windows share stay in the first
 /// cache. The tiles at the left and the right edge leave out what lies outside; those between are code of their own,
 /// which never asks. With `single_edges` pixels at an edge are no tiles.
@@ -226,9 +264,10 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *fi
                                           const ints_t *dilation, dim_t outside, dim_t tile_pixels, dim_t slab,
                                           dim_t vectors, bool single_edges, dim_t first_unit, dim_t last_unit,
                                           const tiles_t *tiles, epilogue_t epilogue, const void *env) {
-  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = input_shape->at[3];
+  dim_t height = result_shape->at[1], width = result_shape->at[2], channels = result_shape->at[3];
+  dim_t depth = filter_shape->at[2], group = depth == 1 && channels == input_shape->at[3] ? 1 : channels * depth / input_shape->at[3];
   dim_t cols = input_shape->at[2], step = input_strides->at[2];
-  dim_t block = vectors * W, slabs = ceil_div(height, slab), blocks = ceil_div(channels, block);
+  dim_t block = vectors * OF(lanes_of_groups)(depth, group), slabs = ceil_div(height, slab), blocks = ceil_div(channels, block);
   dim_t tiles_of_row = ceil_div(width, tile_pixels), last = (tiles_of_row - 1) * tile_pixels;
   dim_t col_step = tile_pixels * strides->at[1], left = pads->at[1];
   dim_t span = (tile_pixels - 1) * strides->at[1] + (kernels->at[1] - 1) * dilation->at[1];
@@ -241,6 +280,8 @@ KERNEL void OF(libjit_cpu_depthwise_conv)(S *result, const T *input, const F *fi
     depthwise_t d = {.filter = filter,
                      .bias = bias,
                      .channels = channels,
+                     .depth = depth,
+                     .group = group,
                      .line = input_strides->at[1],
                      .step = step,
                      .height = input_shape->at[1],

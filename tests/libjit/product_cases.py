@@ -397,9 +397,18 @@ def _depthwise_convs() -> Sequence[Conv]:
     ]
 
 
-def _cpu_depthwise_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
+def _convs_of_small_groups(lanes: int) -> Iterator[Conv]:
+    """Groups of which a vector holds several, whole or with lanes that are left: as large as their results or not."""
+    image = Conv((4, 7), 0, 0, (3, 2), strides=(1, 2), pads=(1, 0, 1, 1), batch=2)
+    for depth, width in ((2, 2), (3, 3), (8, 8), (1, 2), (3, 1), (5, 7)):
+        if max(depth, width) <= lanes:
+            for group in (2, lanes // width + 3):
+                yield replace(image, channels=depth * group, outputs=width * group, group=group)
+
+
+def _cpu_depthwise_conv(suffixes: tuple[str, ...], lanes: int) -> Iterator[Case]:
     (suffix,) = suffixes
-    for conv in _depthwise_convs():
+    for conv in [*_depthwise_convs(), *_convs_of_small_groups(lanes)]:
         x, weights, bias = conv.arrays(suffix)
         yield from _depthwise_cases(conv, x, weights, bias)
     conv = Conv((5, 9), 3, 3, (3, 3), pads=(1, 1, 1, 1), group=3)
@@ -408,9 +417,9 @@ def _cpu_depthwise_conv(suffixes: tuple[str, ...], _: int) -> Iterator[Case]:
 
 def _depthwise_cases(conv: Conv, x: Array, weights: Array, bias: Array) -> Iterator[Case]:
     """With every number of pixels that tile.h allows, units of several sizes, and edges by tiles and one by one."""
-    packed = np.zeros((*conv.kernels, conv.channels), weights.dtype)
-    for channel in range(conv.channels):
-        packed[:, :, channel] = weights[channel, :, :, 0]
+    packed = np.zeros((*weights.shape[1:], conv.outputs), weights.dtype)
+    for channel in range(conv.outputs):
+        packed[..., channel] = weights[channel]
     operands = {"input": x, "filter": packed, "bias": bias}
     result = convolve(conv, x, weights, bias, _outside(x))
     for pixels in range(1, 9):

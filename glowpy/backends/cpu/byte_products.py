@@ -186,7 +186,7 @@ class ByteProducts:
         machine = self.variant.machine_for(images.input.type.kind)
         if depth == 1 and group == outputs == images.input.type.shape[-1] and group > 1:
             filter = weights.constant(
-                f, n, "packed_depthwise", (*taps, outputs), pack_depthwise_filter
+                f, n, "packed_depthwise", (*taps, 1, outputs), pack_depthwise_filter
             )
             ways = depthwise_ways(type.likely, taps, images.strides, images.dilation, machine)
             choice = self.chooser.choose(n, ways)

@@ -267,7 +267,7 @@ class CpuConvInst(Instruction):
 
 @final
 class CpuDepthwiseConvInst(Instruction):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with as many groups as there are channels, or with groups of which several fit into a vector, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, I, C], where I are the input's channels of a group; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """

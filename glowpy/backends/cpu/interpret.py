@@ -76,8 +76,9 @@ def _cpu_conv(
 def _cpu_depthwise_conv(
     result: Tensor, input: Tensor, filter: Tensor, bias: Tensor, *, outside: int, **attrs: Any
 ) -> None:
-    """A convolution with as many groups as there are channels."""
-    plain, group = unpack_depthwise_filter(filter.array), input.type.extents[-1]
+    """A convolution of groups as large as the filter says."""
+    plain = unpack_depthwise_filter(filter.array)
+    group = input.type.extents[-1] // plain.shape[-1]
     _convolve(result, input, plain, bias, outside, {**attrs, "group": group})
 
 

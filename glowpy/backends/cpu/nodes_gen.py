@@ -260,7 +260,7 @@ class CpuConvNode(Node):
 
 @final
 class CpuDepthwiseConvNode(Node):
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image.
+    """A 2-D convolution with as many groups as there are channels, or with groups of which several fit into a vector, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, I, C], where I are the input's channels of a group; outside is what lies outside the image.
 
     Declared in classgen/specs/backend_cpu.py.
     """
@@ -969,7 +969,7 @@ def create_cpu_depthwise_conv(
     single_edges: bool = False,
     loc: Loc | None = None,
 ) -> CpuDepthwiseConvNode:
-    """A 2-D convolution with one filter for each channel, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, C]; outside is what lies outside the image."""
+    """A 2-D convolution with as many groups as there are channels, or with groups of which several fit into a vector, of tile_pixels pixels at a time. A unit is slab lines of so many vectors of channels. With single_edges pixels whose windows reach over an edge are computed one by one. filter is [KH, KW, I, C], where I are the input's channels of a group; outside is what lies outside the image."""
     attrs: dict[str, Attr] = {
         "kernels": tuple(kernels),
         "strides": tuple(strides),

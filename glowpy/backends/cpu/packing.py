@@ -100,8 +100,8 @@ def _matrices(filter: Array, group: int, dot: int) -> Array:
 
 
 def pack_depthwise_filter(filter: Array) -> Array:
-    """C x KH x KW x 1 to [KH][KW][C]."""
-    return np.ascontiguousarray(filter[..., 0].transpose(1, 2, 0))
+    """C x KH x KW x I to [KH][KW][I][C]."""
+    return np.ascontiguousarray(filter.transpose(1, 2, 3, 0))
 
 
 def unpack_matrix(packed: Array, columns: int, dot: int = 1) -> Array:
@@ -122,5 +122,5 @@ def unpack_filter(packed: Array, outputs: int, dot: int = 1) -> Array:
 
 
 def unpack_depthwise_filter(packed: Array) -> Array:
-    """[KH][KW][C] to C x KH x KW x 1."""
-    return packed.transpose(2, 0, 1)[..., np.newaxis]
+    """[KH][KW][I][C] to C x KH x KW x I."""
+    return packed.transpose(3, 0, 1, 2)

@@ -181,6 +181,18 @@ def _depthwise(n: CpuDepthwiseConvNode | CpuDepthwiseConvInst) -> Iterator[str]:
         yield f"expected tile_pixels from 1 to {MAX_DEPTHWISE_PIXELS}, got {n.tile_pixels}"
     if n.slab < 1 or n.vectors < 1:
         yield f"expected at least 1 line and 1 vector in a unit, got {n.slab} and {n.vectors}"
+    yield from _small_groups(n)
+
+
+def _small_groups(n: CpuDepthwiseConvNode | CpuDepthwiseConvInst) -> Iterator[str]:
+    """The filter says how many channels of the input a group has."""
+    channels, outputs = n.input.type.shape[-1], n.result.type.shape[-1]
+    *taps, depth = n.filter.type.shape[:-1]
+    if (*taps, n.filter.type.shape[-1]) != (*n.kernels, outputs):
+        expected = [*n.kernels, "I", outputs]
+        yield f"expected a filter packed to {expected}, got {list(n.filter.type.shape)}"
+    elif depth < 1 or channels % depth or outputs % (channels // depth):
+        yield f"expected groups of {channels} and of {outputs} channels, got {depth} in each"
 
 
 @verify(CpuPlainConvNode)

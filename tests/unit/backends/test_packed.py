@@ -11,6 +11,7 @@ import glowpy
 import glowpy.backends.cpu.operations  # the meaning of instructions
 from glowpy.backend import Program
 from glowpy.backends.cpu import packing
+from glowpy.backends.cpu.backend import CpuBackend
 from glowpy.backends.cpu.insts_gen import (
     INSTS,
     CpuConvInst,
@@ -19,6 +20,7 @@ from glowpy.backends.cpu.insts_gen import (
     CpuPackMatrixInst,
     CpuRowMatmulInst,
 )
+from glowpy.backends.cpu.strategy.depthwise import share_vectors
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.backends.interpreter.interpret import interpret
 from glowpy.core.elemkind import ElemKind
@@ -116,9 +118,9 @@ def test_every_instruction_of_the_backend_has_a_meaning() -> None:
         convolution("f32[1x9x11x6]", 34, (3, 3), pads=(1, 1, 1, 1)),
         convolution("f32[1x9x11x5]", 17, (3, 5), (2, 3), (0, 2, 1, 0)),
         convolution("f32[3x10x9x4]", 7, (2, 3), (1, 2), (3, 0, 0, 4), (2, 3)),
-        convolution("f32[2x6x7x6]", 9, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 3),
+        convolution("f32[2x6x7x6]", 51, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 3),
         convolution("f32[1x8x8x8]", 66, (2, 2), (2, 1), (1, 0, 0, 1), (1, 2), 2),
-        convolution("f32[1x5x5x4]", 8, (3, 3), group=4),
+        convolution("f32[1x5x5x4]", 68, (3, 3), group=4),
     ],
     ids=["one", "odd", "padded", "strided", "dilated", "grouped", "all", "multiplier"],
 )
@@ -137,6 +139,25 @@ def test_convolution(module: Module) -> None:
 )
 def test_depthwise_convolution(module: Module) -> None:
     check(module, CpuDepthwiseConvInst)
+
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "group"),
+    [(10, 10, 5), (40, 40, 10), (6, 12, 6), (18, 18, 6), (12, 6, 6)],
+)
+def test_groups_that_share_vectors(channels: int, outputs: int, group: int) -> None:
+    """Where two of them fit into a vector; parts of short vectors are not loaded at once."""
+    module = convolution(
+        f"f32[2x5x6x{channels}]", outputs, (3, 2), (2, 1), (1, 0, 1, 1), group=group
+    )
+    machine = CpuBackend().target.variant.machine_for(ElemKind.F32)
+    shares = share_vectors(channels // group, outputs // group, machine)
+    check(module, CpuDepthwiseConvInst if shares else CpuConvInst)
+    inputs = {"x": floats(2, 5, 6, channels)}
+    expected = glowpy.compile(module, "interpreter")(inputs)["y"]
+    np.testing.assert_allclose(
+        glowpy.compile(module, "cpu")(inputs)["y"], expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,10 +253,10 @@ def test_filter_elements_lie_where_libjit_looks(outputs: int, group: int) -> Non
 
 
 def test_depthwise_elements_lie_where_libjit_looks() -> None:
-    filter = floats(7, 3, 2, 1)
+    filter = floats(8, 3, 2, 2)
     packed = packing.pack_depthwise_filter(filter)
-    for c, h, w in np.ndindex(7, 3, 2):
-        assert packed[h, w, c] == filter[c, h, w, 0]
+    for c, h, w, i in np.ndindex(8, 3, 2, 2):
+        assert packed[h, w, i, c] == filter[c, h, w, i]
     np.testing.assert_array_equal(packing.unpack_depthwise_filter(packed), filter)
 
 

@@ -221,12 +221,15 @@ def test_loops_of_matrix_products_are_those_of_the_walk(
 
 
 def test_units_of_a_depthwise_convolution_are_slabs_of_lines_and_vectors() -> None:
-    shapes = (2, 5, 6, 70), (2, 5, 6, 70), (3, 3, 70), (70,)
+    shapes = (2, 5, 6, 70), (2, 5, 6, 70), (3, 3, 1, 70), (70,)
     attrs = {"kernels": (3, 3), "strides": (1, 1), "pads": (1,) * 4, "dilation": (1, 1)}
     inst = CpuDepthwiseConvInst(
         values(*shapes), {**attrs, "tile_pixels": 3, "slab": 2, "vectors": 4, "single_edges": False}
     )
     assert work_of(inst, 8) == Work(2 * 3 * 3, 8)
+    shapes = (2, 5, 6, 70), (2, 5, 6, 35), (3, 3, 1, 70), (70,)
+    halves = CpuDepthwiseConvInst(values(*shapes), inst.attrs)
+    assert work_of(halves, 5) == Work(2 * 3 * 5, 4), "a vector has two groups, and a lane left"
 
 
 def test_open_tiles_that_differ_in_pixels_alone_are_one() -> None:

@@ -52,7 +52,7 @@ def _conv(inst: CpuConvInst) -> int:
 
 @macs_of(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst) -> int:
-    return prod(inst.result.type.extents) * prod(inst.kernels)
+    return prod(inst.result.type.extents) * prod(inst.filter.type.extents[:3])
 
 
 _Winograd = CpuWinogradInst | CpuByteWinogradInst

@@ -40,7 +40,12 @@ from glowpy.backends.cpu.packing import (
 )
 from glowpy.backends.cpu.passes.volumes import bias_alone, by_planes
 from glowpy.backends.cpu.strassen import pack_pairs, strassen_error, sums_shape
-from glowpy.backends.cpu.strategy.depthwise import depthwise_ways, has_open_edges
+from glowpy.backends.cpu.strategy.depthwise import (
+    Group,
+    depthwise_ways,
+    has_open_edges,
+    share_vectors,
+)
 from glowpy.backends.cpu.strategy.machine import Machine
 from glowpy.backends.cpu.strategy.product import (
     WORTH_TRYING,
@@ -91,8 +96,8 @@ class PackProductsPass(RewritePass):
     """Turns products into the backend's own nodes.
 
     In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
-    of its own; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A filter or right
-    side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
+    of its own, or several groups fill a vector; one over volumes becomes a sum of these. `mat_mul` becomes
+    `cpu_matmul`. A filter or right side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
     `cpu_block_matmul`, or `cpu_byte_block_matmul` where the left side is rounded in these blocks; a computed one that a
     single row meets is read where it lies, by `cpu_row_matmul`. So is a left
     side that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
@@ -145,7 +150,7 @@ class PackProductsPass(RewritePass):
                 kernels=n.kernels, strides=n.strides, pads=n.pads, dilation=n.dilation, group=n.group,
                 outside=0,
             )  # fmt: skip
-        if n.group == n.input.type.shape[-1] == n.type.shape[-1] and n.group > 1:
+        if self._is_depthwise(n):
             return self._depthwise(f, n)
         return self._in_plane(f, n)
 
@@ -200,21 +205,23 @@ class PackProductsPass(RewritePass):
         plain = self.exact or self.low_memory
         return ByteProducts(self.variant, self.small, self.chooser, plain)
 
+    def _is_depthwise(self, n: ConvolutionNode) -> bool:
+        """Whether every channel is a group, or several groups share a vector."""
+        machine = self.variant.machine_for(n.type.kind)
+        return n.group > 1 and share_vectors(*_group(n), machine)
+
     def _depthwise(self, f: Function, n: ConvolutionNode) -> CpuDepthwiseConvNode:
         packed: Operand
         if n.filter.constant is not None:
-            channels, *taps, _ = n.filter.type.extents
+            channels, *taps = n.filter.type.extents
             type = n.filter.type.with_shape((*taps, channels))
             packed = derived(
                 f, n, "packed", type, n.filter.constant, "pack depthwise", pack_depthwise_filter
             )
         else:
-            filter = f.create_reshape(
-                n.name, n.filter.type.with_shape(n.filter.type.extents[:-1]), n.filter
-            )
-            packed = f.create_transpose(n.name, filter, (1, 2, 0))
+            packed = f.create_transpose(n.name, n.filter, (1, 2, 3, 0))
         machine = self.variant.machine_for(n.type.kind)
-        ways = depthwise_ways(n.type.likely, n.kernels, n.strides, n.dilation, machine)
+        ways = depthwise_ways(n.type.likely, n.kernels, n.strides, n.dilation, machine, _group(n))
         decision = self.chooser.choose(n, ways)
         return create_cpu_depthwise_conv(
             f, n.name, n.type, n.input, packed, n.bias,
@@ -283,6 +290,12 @@ def _with_faster(ways: Iterator[Way], others: Iterator[Decision]) -> Iterator[Wa
     yield from sorted(best, key=lambda way: way.cycles)
     yield from others
     yield from ways
+
+
+def _group(n: ConvolutionNode) -> Group:
+    """The channels of a group: of the input, and of the result."""
+    outputs, *_, depth = n.filter.type.extents
+    return depth, outputs // n.group
 
 
 def _conv_ways(

@@ -44,7 +44,7 @@ from glowpy.backends.cpu.strategy.winograd import (
     convolved_shape,
     winograd_decisions,
 )
-from glowpy.backends.cpu.strategy.work import work_of
+from glowpy.backends.cpu.strategy.work import group_of, work_of
 from glowpy.core.elemkind import ElemKind
 from glowpy.core.type import Type
 from glowpy.ir.inst import Instruction
@@ -219,7 +219,8 @@ def _explained(
 @_explanation_of(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, machine: Machine) -> Explanation:
     shape = inst.result.type.likely
-    decision = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine)
+    group = group_of(inst)
+    decision = depthwise_decision(shape, inst.kernels, inst.strides, inst.dilation, machine, group)
     decided = {"tile_pixels": inst.tile_pixels, "slab": inst.slab, "vectors": inst.vectors}
     return Explanation(
         inst.name,

@@ -31,6 +31,7 @@ from glowpy.backends.cpu.insts_gen import (
 )
 from glowpy.backends.cpu.packing import dot_of, tile_lanes
 from glowpy.backends.cpu.strategy.cut import UNIT_BYTES, Cut, cut_of
+from glowpy.backends.cpu.strategy.depthwise import Group, lanes_of_groups
 from glowpy.backends.cpu.strategy.walk import boxes_of, is_pointwise
 from glowpy.backends.cpu.strategy.winograd import count_patches
 from glowpy.core.elemkind import ElemKind
@@ -40,7 +41,15 @@ from glowpy.ir.value import Value
 from glowpy.support.rules import Rules
 from glowpy.support.symbolic import Dim, Expr, ceil_div, greatest, highest, product, static
 
-__all__ = ["PatchFunction", "TileFunction", "Work", "has_pads", "sharing_open_tiles", "work_of"]
+__all__ = [
+    "PatchFunction",
+    "TileFunction",
+    "Work",
+    "group_of",
+    "has_pads",
+    "sharing_open_tiles",
+    "work_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,12 +409,18 @@ def _standardize(inst: CpuStandardizeInst, lanes: int) -> Work:
     return Work(product(rows), lanes, together=ceil_div(UNIT_BYTES, size))
 
 
+def group_of(inst: CpuDepthwiseConvInst) -> Group:
+    """The channels of a group: of the input, and of the result."""
+    *_, depth, outputs = inst.filter.type.extents
+    return depth, outputs * depth // static([inst.input.type.shape[-1]])[0]
+
+
 @_rules(CpuDepthwiseConvInst)
 def _depthwise(inst: CpuDepthwiseConvInst, lanes: int) -> Work:
     images, height, _, channels = inst.result.type.shape
-    return Work(
-        images * ceil_div(height, inst.slab) * ceil_div(channels, inst.vectors * lanes), lanes
-    )
+    vector = lanes_of_groups(*group_of(inst), lanes)
+    blocks = ceil_div(channels, inst.vectors * vector)
+    return Work(images * ceil_div(height, inst.slab) * blocks, vector)
 
 
 @_rules(CpuPlainConvInst, CpuPlainMatmulInst)
