@@ -95,12 +95,12 @@ def is_packed(operation: Operation) -> bool:
 class PackProductsPass(RewritePass):
     """Turns products into the backend's own nodes.
 
-    In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group
-    of its own, or several groups fill a vector; one over volumes becomes a sum of these. `mat_mul` becomes
-    `cpu_matmul`. A filter or right side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read as it is stored, by
-    `cpu_block_matmul`, or `cpu_byte_block_matmul` where the left side is rounded in these blocks; a computed one that a
-    single row meets is read where it lies, by `cpu_row_matmul`. So is a left
-    side that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
+    In f32 and f64 `convolution` becomes `cpu_conv`, or `cpu_depthwise_conv` where every channel is a group of its
+    own, or several groups fill a vector; one over volumes becomes a sum of these. `mat_mul` becomes `cpu_matmul`. A
+    filter or right side that is computed is packed by `cpu_pack_matrix`; one that is dequantized in blocks is read
+    as it is stored, by `cpu_block_matmul`, or `cpu_byte_block_matmul` where the left side is rounded in these
+    blocks; a computed one that a single row meets is read where it lies, by `cpu_row_matmul`. So is a left side
+    that a single column meets: the column is a row then. Where code is to be small, they are `cpu_plain_conv` and
     `cpu_plain_matmul`. Weights are padded with zeros to whole vectors of the target's, here to 8 numbers of AVX2.
     Products over nothing are zeros, or the bias. Those of quantized 8-bit integers are the same nodes on what is
     stored; see `glowpy.backends.cpu.byte_products`. With `bf16`, products in f32 are computed in bf16 where that is
