@@ -17,13 +17,13 @@ import numpy as np
 
 from glowpy.backends.cpu.round_layout import TABLES
 from glowpy.core.tensor import ALIGNMENT, Array, address_of, allocated
-from glowpy.rounds import Do, Rounds
+from glowpy.rounds import Rounds
 from glowpy.support.errors import InternalError, UserError
 
 if TYPE_CHECKING:
     from glowpy.backends.cpu.rounds import CpuRounds, RunRounds
 
-__all__ = ["RoundsCall"]
+__all__ = ["BYTES", "RoundsCall"]
 
 _ENDED, _PAUSED, _OTHER_EXTENTS, _NO_ROOM, _WRONG_INDEX, _OTHER_ROWS, _FAILED = range(7)
 """Why rounds stop."""
@@ -32,25 +32,17 @@ _PAUSE = 0.02
 """Seconds that rounds run at once take, about: Ctrl-C waits for them. It is one round at first, that says how long."""
 _LEAST_ROOM = 1 << 11
 """Bytes that a memory has at first."""
-_LEAST_CHUNK = 1 << 18
-"""Bytes that the first chunk for elements of lists has at least."""
+_LEAST_CHUNK = 1 << 15
+"""Bytes that the first chunk for elements of lists has."""
+_MANY_ROWS = 512
+"""Elements of lists are copied away from what lists have no more if that is more than so many."""
 _FEW_ROWS = 64
 """There is room for so many rows at first, if there may be as many."""
 _MOST_STACKED = 1 << 20
 """Bytes of the elements of a list that are copied to one array: that is faster than to look at each one."""
 
-_ELEMENTS, _EXTENTS, _RANK, _BYTES, _KEPT, _MEMORIES, _ROOMS, _NEEDED, _SHAPES = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    9,
-    10,
-)
-"""The places of words in a value."""  # fmt: skip
+BYTES, _MEMORIES, _ROOMS, _NEEDED, _SHAPES = 3, 5, 7, 9, 10
+"""The places of words in a value."""
 
 
 @final
@@ -77,6 +69,8 @@ class RoundsCall:
         self._chunks: list[Array] = []  # for elements of lists
         self._begun: list[Array] = []  # elements that lists begin with
         self._dtypes = dict(plan.dtypes)
+        if plan.inserts:
+            self._begin_chunk(_LEAST_CHUNK)
 
     def _entries(self, name: str) -> Array:
         start, width = self._plan.starts[f"{name}[]"], TABLES[name]
@@ -125,24 +119,15 @@ class RoundsCall:
             address = address if kept else self._said("number")
             row[:5] = address, extents, len(shape), array.itemsize, kept
             row[_SHAPES : _SHAPES + len(shape)] = shape
-        sizes = [self._dtypes.get(plan.groups[name]) for name in plan.values]
-        self._values[:, _BYTES] = [0 if dtype is None else dtype.itemsize for dtype in sizes]
-        return self._has_positions()
+        if plan.are_kinds_known:
+            return True
+        self._values[:, BYTES] = plan.sizes_of(self._dtypes)
+        return plan.has_positions(self._dtypes)
 
     def _is_kind(self, name: str, dtype: np.dtype[Any]) -> bool:
         return (
             dtype.kind != "O" and self._dtypes.setdefault(self._plan.groups[name], dtype) == dtype
         )
-
-    def _has_positions(self) -> bool:
-        """Whether positions are integers that the code reads."""
-        for step in self._plan.wiring.steps:
-            position = {Do.AT: 2, Do.INSERT: 2, Do.ERASE: 1}.get(step.do, 3)
-            for name in filter(None, step.operands[position : position + 1]):
-                dtype = self._dtypes.get(self._plan.groups[name])
-                if dtype not in (np.dtype(np.int64), np.dtype(np.int32), None):
-                    return False
-        return True
 
     def _take_list(self, name: str, items: Any) -> bool:
         if not isinstance(items, list) or not all(t is np.ndarray for t in {*map(type, items)}):
@@ -249,19 +234,22 @@ class RoundsCall:
         """Begins another chunk for elements of lists, unless the chunks before hold too little of them."""
         if self._is_sparse():
             return False
-        least = 2 * self._chunks[-1].size if self._chunks else _LEAST_CHUNK
-        chunk = _memory(max(least, wanted * rounds))
-        self._chunks.append(chunk)
-        self._say("next", address_of(chunk))
-        self._say("end", address_of(chunk) + chunk.size)
+        self._begin_chunk(max(2 * self._chunks[-1].size, wanted * rounds))
         self._say("wanted", 0)
         return True
+
+    def _begin_chunk(self, size: int) -> None:
+        chunk = _memory(size)
+        self._chunks.append(chunk)
+        start = address_of(chunk)
+        self._say("next", start)
+        self._say("end", start + size)
 
     def _is_sparse(self) -> bool:
         """Whether more elements than not that were put into lists are in none any more."""
         states = {self._plan.lists[taken] for _, taken, _ in self._plan.wiring.lists}
         count = sum(int(self._lists[place, 1]) for place in states)
-        return 2 * (count + _FEW_ROWS) < self._said("num_put")
+        return 2 * (count + _MANY_ROWS) < self._said("num_put")
 
     # After the last round.
 
@@ -306,6 +294,13 @@ class RoundsCall:
 
     def _elements(self, rows: Array, dtype: np.dtype[Any], *, is_sparse: bool) -> list[Array]:
         """Returns the elements of a list: those that it began with, those in chunks, and copies of others."""
+        if len(self._chunks) == 1 and not self._begun and not is_sparse:
+            chunk = self._chunks[0]
+            start, end = address_of(chunk), self._said("next")
+            if start <= rows[:, 0].min() and rows[:, 0].max() <= end:
+                few = chunk[: end - start]
+                few = few.copy() if 2 * few.size < chunk.size else few  # which keeps less alive
+                return _in_chunk(rows, few, start, dtype)
         chunks = sorted((address_of(chunk), index) for index, chunk in enumerate(self._chunks))
         starts = [start for start, _ in chunks]
         ends = np.array([0, *(start + self._chunks[index].size for start, index in chunks)])

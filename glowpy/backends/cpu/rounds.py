@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 import numpy as np
 
 from glowpy.backends.cpu.functions import load_functions
-from glowpy.backends.cpu.round_call import RoundsCall
+from glowpy.backends.cpu.round_call import BYTES, RoundsCall
 from glowpy.backends.cpu.round_layout import (
     TABLES,
     Block,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from glowpy.backends.cpu.target import CpuTarget
 
 __all__ = ["CpuRounds", "RunRounds", "cpu_rounds", "load_rounds"]
+
+_POSITIONS = np.dtype(np.int64), np.dtype(np.int32)
+"""The kinds of positions."""
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p)
 
@@ -112,7 +115,9 @@ class CpuRounds:
         fed_lists: The lists that a call begins with.
         groups: The groups of kinds of values and lists, by name.
         dtypes: The kinds of groups, as far as networks say them.
-        own: The places of values with memory of their own, and where that is in the memory that all have at first.
+        own: The places of values with memory of their own.
+        inserts: Whether something is put into lists.
+        are_kinds_known: Whether networks say the kinds of all groups.
     """
 
     def __init__(
@@ -146,9 +151,30 @@ class CpuRounds:
         self.groups = {name: kinds.group(name) for name in names}
         self.dtypes = kinds.dtypes
         self.own = np.array(own, np.intp)
+        self.inserts = any(step.do is Do.INSERT for step in wiring.steps)
+        self.are_kinds_known = {*self.groups.values()} <= self.dtypes.keys()
+        if not self.has_positions(self.dtypes):
+            raise UnfitError
         self.words = np.array(block.words, np.intp)
+        first, width = self.starts["values[]"], TABLES["values"]
+        bytes_at = first + width * np.arange(len(self.values)) + BYTES
+        self.words[bytes_at] = np.array(self.sizes_of(self.dtypes), np.intp)
         self.words[self.starts["keep"]] = self.values[wiring.keep] if wiring.keep else -1
         self.addresses = np.array(block.addresses)
+
+    def sizes_of(self, dtypes: Mapping[str, np.dtype[Any]]) -> list[int]:
+        """Returns the bytes of an element of each value, with the kinds of groups; 0 for an unknown one."""
+        kinds = [dtypes.get(self.groups[name]) for name in self.values]
+        return [0 if dtype is None else dtype.itemsize for dtype in kinds]
+
+    def has_positions(self, dtypes: Mapping[str, np.dtype[Any]]) -> bool:
+        """Whether positions are integers that the code reads, with the kinds of groups."""
+        for step in self.wiring.steps:
+            place = {Do.AT: 2, Do.INSERT: 2, Do.ERASE: 1}.get(step.do, len(step.operands))
+            for name in filter(None, step.operands[place : place + 1]):
+                if dtypes.get(self.groups[name]) not in (*_POSITIONS, None):
+                    return False
+        return True
 
     def is_state(self, name: str) -> bool:
         """Whether the next round may find a list changed."""

@@ -269,9 +269,8 @@ def test_every_way_computes_the_same() -> None:
 
 
 @pytest.fixture
-def second_wins(monkeypatch: pytest.MonkeyPatch, cache_folder: Path) -> None:
-    """A clock that makes the second way of each product the fastest, which only the test's own cache is told."""
-    del cache_folder
+def second_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that makes the second way of each product the fastest."""
     turns = {"runs": 0}
 
     def timed(compiled: object, between: int) -> Callable[[], float]:
