@@ -16,4 +16,4 @@
 #define D 4
 #define OF(NAME) NAME##_i8
 #define IN_HARDWARE 1
-#define MATRICES 0
+#define MATRICES MATRICES_i8

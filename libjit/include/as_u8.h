@@ -16,4 +16,4 @@
 #define D 4
 #define OF(NAME) NAME##_u8
 #define IN_HARDWARE 1
-#define MATRICES 0
+#define MATRICES MATRICES_u8
