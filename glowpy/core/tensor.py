@@ -132,9 +132,11 @@ class Tensor:
     Attributes:
         type: Element kind and shape.
         cost: How many computations the elements take: none for an array, or one and those of what it follows from.
+        derivation: The operation and the inputs that a deferred tensor was derived by: whoever knows the operation may
+            compute something else of them.
     """
 
-    __slots__ = ("_array", "_key", "_pieces", "_repeats", "cost", "type")
+    __slots__ = ("_array", "_key", "_pieces", "_repeats", "cost", "derivation", "type")
 
     def __init__(self, type: Type, array: Array) -> None:
         _check(type, array)
@@ -144,6 +146,7 @@ class Tensor:
         self._pieces: Pieces | None = None
         self._key: str | Callable[[], str] = ""
         self._repeats: tuple[bool, ...] | None = None
+        self.derivation: tuple[str, Sequence[Tensor]] | None = None
 
     @classmethod
     def of(cls, array: Array) -> Tensor:
@@ -179,7 +182,7 @@ class Tensor:
         tensor = cls.__new__(cls)
         tensor.type, tensor.cost = type, cost
         tensor._array, tensor._pieces, tensor._key = None, pieces, key
-        tensor._repeats = None
+        tensor._repeats = tensor.derivation = None
         return tensor
 
     @classmethod
@@ -204,7 +207,10 @@ class Tensor:
             return compute(*(tensor.array for tensor in inputs))
 
         tensor = cls.deferred(type, key, pieces, cost)
-        return tensor if type.size >= LARGE and cost <= MAX_COST else cls(type, tensor.array)
+        if type.size < LARGE or cost > MAX_COST:
+            return cls(type, tensor.array)
+        tensor.derivation = operation, inputs
+        return tensor
 
     @property
     def is_deferred(self) -> bool:

@@ -217,46 +217,67 @@ INLINE void byte_block_matmul(const int8_t *lhs, const float *lhs_scales, const 
 BYTE_BLOCK_MATMUL(i8, int8_t, 8)
 BYTE_BLOCK_MATMUL(u32, uint32_t, 4)
 
-/// Numbers are rounded in so many at a time, whose order may change.
+/// Neighbours whose order may change.
 #define TOGETHER 8
 
-/// Where number `i` of eight goes where even ones come before odd ones.
-INLINE dim_t place_apart(dim_t i) { return i / 2 + i % 2 * (TOGETHER / 2); }
+typedef int8_t eight_t __attribute__((vector_size(TOGETHER), aligned(1), may_alias));
 
-/// Rounds some numbers to multiples of 1 / inverse, of which there are at most 127. Returns their sum.
-INLINE int32_t round_numbers(int8_t *to, const float *from, float inverse, dim_t count, bool apart) {
-  int32_t sum = 0;
-  for (dim_t i = 0; i < count; i++) {
-    int32_t code = saturate(product_f32(from[i], inverse), 0.0f, -127, 127);
-    to[apart ? place_apart(i) : i] = (int8_t)code;
-    sum += code;
+/// Puts the even ones of eight neighbours before the odd ones.
+INLINE void put_apart(int8_t *bytes) {
+  eight_t eight = *(const eight_t *)bytes;
+  *(eight_t *)bytes = __builtin_shufflevector(eight, eight, 0, 2, 4, 6, 1, 3, 5, 7);
+}
+
+/// The largest magnitude of some numbers.
+INLINE float largest_of(const float *from, dim_t count) {
+  vi sizes = {0};
+  dim_t i = 0;
+  for (; i + LANES <= count; i += LANES) sizes = __builtin_elementwise_max(sizes, *(const vi *)(from + i) & 0x7FFFFFFF);
+  UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+    vi others = sizes;
+    UNROLL for (int lane = 0; lane < half; lane++) others[lane] = sizes[lane + half];
+    sizes = __builtin_elementwise_max(sizes, others);
   }
-  return sum;
+  int32_t largest = sizes[0];
+  for (; i < count; i++) largest = (int32_t)max_dim(largest, bits_f32(from[i]) & 0x7FFFFFFF);
+  return float_of_bits((uint32_t)largest);
+}
+
+/// The integers nearest to numbers times `factor`, halves to even; they are so small that a sum leaves them in the low bits.
+INLINE vi nearest_integers(vf numbers, float factor) {
+#pragma clang fp contract(off)
+  vf products = numbers * factor;
+  return (vi)(products + 0x1.8p23f) - ROUNDING_BITS;
 }
 
 /// One block. Returns its scale; what is left of eight numbers is filled up with zeros.
-INLINE float round_block(int8_t *to, int32_t *sum, const float *from, dim_t count, bool apart) {
-  uint32_t largest = 0;
-  for (dim_t i = 0; i < count; i++) {
-    uint32_t size = bits_f32(from[i]) & 0x7FFFFFFF;
-    largest = size > largest ? size : largest;
+INLINE float round_block(int8_t *restrict to, int32_t *restrict sum, const float *restrict from, dim_t count, bool apart) {
+  float scale = largest_of(from, count) / 127.0f;
+  float inverse = scale >= 0x1p-126f ? 1.0f / scale : 0.0f;
+  vi sums = {0};
+  dim_t i = 0, whole = ceil_div(count, TOGETHER) * TOGETHER;
+  for (; i + LANES <= count; i += LANES) {
+    vi codes = nearest_integers(*(const vf *)(from + i), inverse);
+    *(small_t *)(to + i) = __builtin_convertvector(codes, small_t);
+    sums += codes;
   }
-  float scale = quotient_f32(float_of_bits(largest), 127.0f);
-  float inverse = scale >= 0x1p-126f ? quotient_f32(1.0f, scale) : 0.0f;
   int32_t total = 0;
-  dim_t whole = count - count % TOGETHER;
-  for (dim_t i = 0; i < whole; i += TOGETHER) total += round_numbers(to + i, from + i, inverse, TOGETHER, apart);
-  if (whole < count) {
-    for (dim_t i = 0; i < TOGETHER; i++) to[whole + i] = 0;
-    total += round_numbers(to + whole, from + whole, inverse, count - whole, apart);
+  UNROLL for (int lane = 0; lane < LANES; lane++) total += sums[lane];
+  for (; i < count; i++) {
+    int32_t code = nearest_integers(SPLAT(from[i], vf), inverse)[0];
+    to[i] = (int8_t)code;
+    total += code;
   }
+  for (i = count; i < whole; i++) to[i] = 0;
+  if (apart)
+    for (i = 0; i < whole; i += TOGETHER) put_apart(to + i);
   *sum = total;
   return scale;
 }
 
 /// Every unit is a row.
-KERNEL void libjit_cpu_quantize_blocks_f32(int8_t *result, float *scales, int32_t *sums, const float *input,
-                                           const ints_t *result_shape, const ints_t *scales_shape, const ints_t *sums_shape,
+KERNEL void libjit_cpu_quantize_blocks_f32(int8_t *restrict result, float *restrict scales, int32_t *restrict sums,
+                                           const float *restrict input, const ints_t *result_shape, const ints_t *scales_shape, const ints_t *sums_shape,
                                            const ints_t *input_shape, const ints_t *input_strides, dim_t block, dim_t bits,
                                            dim_t first_unit, dim_t last_unit) {
   dim_t rank = input_shape->size, depth = input_shape->at[rank - 1];

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import glowpy
+from glowpy.backends.cpu.block_weights import pack_integers, pack_words, signed, unpack_integers
 from glowpy.backends.cpu.insts_gen import CpuBlockMatmulInst
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.four_bits import columns_of_4_bits, rows_of_columns
 from glowpy.core.quantized import offsets_of, scales_of
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Quant, Type
@@ -327,3 +329,19 @@ def test_what_does_not_fit_is_refused(change: dict[str, int], message: str) -> N
     attrs = {"axis": 0, "block": 32, "bits": 4, **change}
     with pytest.raises(UserError, match=message):
         f.create(DequantizeBlocksNode, "w", [input, scale, zero], attrs)
+
+
+@pytest.mark.parametrize("depth", [64, 77])
+def test_words_are_packed_as_they_are_in_files(depth: int) -> None:
+    """The same bits as from integers one by one; what fills up the last block of a row is left out."""
+    rng = np.random.default_rng(depth)
+    rows = Tensor.of(rng.integers(0, 256, (1100, 48), np.uint8, endpoint=False))
+    codes = columns_of_4_bits(rows, depth)
+    assert rows_of_columns(codes) is rows
+    assert np.array_equal(
+        codes.array[:3, 5], [rows.array[5, 0] & 15, rows.array[5, 0] >> 4, rows.array[5, 1] & 15]
+    )
+    expected = np.concatenate(list(pack_integers(codes.array, 4, 64)))
+    packed = np.concatenate(list(pack_words(rows.array, depth, 64)))
+    assert np.array_equal(packed, expected)
+    assert np.array_equal(unpack_integers(packed, depth, 1100), signed(codes.array, 4))

@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from glowpy.benchmark.peers import Contestant
 from tools import (
     bench,
+    bench_decoders,
     bench_extents,
     bench_first,
     bench_layers,
@@ -212,6 +213,20 @@ def test_layers_of_a_small_model(
     assert sum(layer["share"] for layer in row["layers"]) == pytest.approx(1)
     assert bench_layers.main(options) == 0
     assert "softmax" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bits", ["4", "8"])
+def test_decoders(bits: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both runtimes compute the same, with and without rounding; several tokens and one."""
+    options = ["--small", "--bits", bits, "--past", "5", "--new", "1,3"]
+    options += ["--rounds", "1", "--seconds", "0"]
+    assert bench_decoders.main([*options]) == 0
+    assert "glowpy 8 bits" in capsys.readouterr().out
+    assert bench_decoders.main([*options, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["new"], row["past"]) for row in rows] == [(1, 5), (3, 0)]
+    assert all(min(row["milliseconds"].values()) > 0 for row in rows)
+    assert max(row["error"]["f32"] for row in rows) < 1e-5
 
 
 def test_the_largest_shared_cache_is_found(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from glowpy.backends.cpu.block_weights import (
     WORD,
     block_columns,
     pack_integers,
+    pack_words,
     packed_blocks,
     rounded_with,
     signed,
@@ -30,6 +31,7 @@ from glowpy.backends.cpu.nodes_gen import (
 from glowpy.backends.cpu.packing import matrix_pieces, pack_matrix, packed_shape
 from glowpy.backends.cpu.variant import Variant
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.four_bits import rows_of_columns
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
 from glowpy.graph.function import Function
@@ -81,6 +83,10 @@ class BlockProducts:
         ) -> Constant:
             tensor = known_tensor(value)
             assert tensor is not None
+            rows = rows_of_columns(tensor)
+            if rows is not None:
+                depth, _ = tensor.type.extents
+                tensor, pack = rows, lambda array: pack_words(array, depth, columns)
             derived = Tensor.derived(type, f"pack {part} of {bits} bits", [tensor], pack)
             return f.module.create_constant(f"{n.name}_{part}", derived, loc=n.loc)
 

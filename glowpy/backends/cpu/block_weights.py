@@ -12,6 +12,7 @@ import numpy as np
 
 from glowpy.backends.cpu.packing import pack_matrix
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.four_bits import row_words
 from glowpy.core.tensor import Array
 from glowpy.core.type import Shape, Type
 from glowpy.graph.node import Node
@@ -24,6 +25,7 @@ __all__ = [
     "block_columns",
     "is_read_in_blocks",
     "pack_integers",
+    "pack_words",
     "packed_blocks",
     "packs_blocks",
     "rounded_with",
@@ -36,6 +38,9 @@ WORD = 8
 
 _VECTORS = 4
 """Vectors of columns that are packed together. As there."""
+
+_HALF_RANGES = 0x88888888
+"""Half of the range of every integer of a word."""
 
 _PIECE = 1 << 22
 """Integers that are packed at a time."""
@@ -117,6 +122,19 @@ def pack_integers(matrix: Array, bits: int, block: int) -> Iterator[Array]:
         shifts = np.arange(0, 32, 4, dtype=np.uint32).reshape(1, WORD, 1)
         words = np.bitwise_or.reduce(places << shifts, axis=1)
         yield pack_matrix(words, block)
+
+
+def pack_words(rows: Array, depth: int, block: int) -> Iterator[Array]:
+    """The same of integers without a sign that are two in a byte: rows of bytes [N, ...] with K integers each."""
+    words = row_words(rows, depth)
+    step = max(_PIECE // max(depth * block, 1), 1) * block
+    for first in range(0, len(words), step):
+        part = words[first : first + step] ^ np.uint32(_HALF_RANGES)
+        if depth % WORD:
+            part[:, -1] &= np.uint32((1 << (4 * (depth % WORD))) - 1)
+        part = np.pad(part, ((0, -len(part) % block), (0, 0)))
+        blocks = part.reshape(-1, block, part.shape[1])
+        yield np.ascontiguousarray(blocks.transpose(0, 2, 1))
 
 
 def unpack_integers(packed: Array, depth: int, columns: int) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from glowpy.core.elemkind import ElemKind
+from glowpy.core.four_bits import columns_of_4_bits
 from glowpy.core.shape import normalize_axis
 from glowpy.core.tensor import Array, Tensor
 from glowpy.core.type import Type
@@ -50,11 +51,15 @@ def _matmul_n_bits(n: OnnxNode) -> Value:
     if min(depth, columns, block) < 1 or block * bits % 8:
         raise UserError(f"expected K, N and blocks of whole bytes, got {depth}, {columns}, {block}")
     kind, blocks = n.type(0).kind, ceil_div(depth, block)
-    weights = _cut(_unpacked(n, 1, (columns, blocks * block), bits), depth)
     if n.type(2).count != columns * blocks:
         raise UserError(f"expected {columns} x {blocks} scales, got {n.type(2)}")
     scales = reshape(n, convert(n, n.value(2), ElemKind.F32), (columns, blocks))
-    numbers = _numbers(n, weights, scales, _zeros(n, (columns, blocks), bits), block)
+    zeros = _zeros(n, (columns, blocks), bits)
+    if bits == 2 or zeros.type.kind.is_float:
+        weights = _cut(_unpacked(n, 1, (columns, blocks * block), bits), depth)
+        numbers = _numbers(n, weights, scales, zeros, block)
+    else:
+        numbers = _stored(n, (columns, blocks * block), depth, scales, zeros)
     rows = convert(n, n.value(0), ElemKind.F32)
     if n.integer("accuracy_level", 0) == _BYTES and isinstance(numbers.node, DequantizeBlocksNode):
         rows = n.f.create_round_blocks(f"{n.name}_rows", n.operand(rows), block=block).result
@@ -79,38 +84,56 @@ def _zeros(n: OnnxNode, shape: tuple[int, int], bits: int) -> Value:
 
 def _numbers(n: OnnxNode, weights: Tensor, scales: Value, zeros: Value, block: int) -> NodeValue:
     """Dequantizes rows of weights, and transposes them."""
-    bits = _bits(n)
-    if zeros.type.kind.is_float:
-        zero, scale = (n.operand(spread(n, v, weights.type, 1, block)) for v in (zeros, scales))
-        steps = n.f.create_sub(n.name, n.operand(convert(n, weights, ElemKind.F32)), zero)
-        return n.operand(transpose(n, n.f.create_mul(n.name, steps, scale).result, (1, 0)))
-    if bits == 2:
+    if not zeros.type.kind.is_float:
         return n.operand(transpose(n, dequantized(n, weights, scales, zeros, 1, block), (1, 0)))
+    zero, scale = (n.operand(spread(n, v, weights.type, 1, block)) for v in (zeros, scales))
+    steps = n.f.create_sub(n.name, n.operand(convert(n, weights, ElemKind.F32)), zero)
+    return n.operand(transpose(n, n.f.create_mul(n.name, steps, scale).result, (1, 0)))
+
+
+def _stored(
+    n: OnnxNode, shape: tuple[int, int], depth: int, scales: Value, zeros: Value
+) -> NodeValue:
+    """The transpose of rows of weights, without what fills up their last blocks, as they are stored."""
+    bits = _bits(n)
+    weights: Value = (
+        columns_of_4_bits(_packed(n, 1, shape, bits), depth)
+        if bits == 4
+        else transpose(n, _cut(_unpacked(n, 1, shape, bits), depth), (1, 0))
+    )
     return n.f.create_dequantize_blocks(
         f"{n.name}_weights",
-        n.operand(transpose(n, weights, (1, 0)), f"{n.name}_weights"),
+        n.operand(weights, f"{n.name}_weights"),
         n.operand(transpose(n, scales, (1, 0)), f"{n.name}_scale"),
         n.operand(transpose(n, zeros, (1, 0)), f"{n.name}_zero"),
         axis=0,
-        block=block,
+        block=n.integer("block_size", 0),
         bits=bits,
     ).result
 
 
-def _unpacked(n: OnnxNode, index: int, shape: tuple[int, int], bits: int) -> Tensor:
-    """Integers of so many bits in a known tensor of bytes; each row begins with a byte."""
+def _packed(n: OnnxNode, index: int, shape: tuple[int, int], bits: int) -> Tensor:
+    """A known tensor of bytes as rows, each of which begins with a byte."""
     packed, (rows, columns) = n.known(index), shape
     size = ceil_div(columns * bits, 8)
     if packed.type.count != rows * size:
         raise UserError(
             f"expected {rows} x {size} bytes as '{n.proto.input[index]}', got {packed.type}"
         )
+    result = reshape(n, packed, (rows, size))
+    assert isinstance(result, Tensor)
+    return result
+
+
+def _unpacked(n: OnnxNode, index: int, shape: tuple[int, int], bits: int) -> Tensor:
+    """Integers of so many bits in a known tensor of bytes."""
+    columns = shape[1]
 
     def unpack(array: Array) -> Array:
-        return np.ascontiguousarray(unpacked(array.reshape(rows, size), bits)[:, :columns])
+        return np.ascontiguousarray(unpacked(array, bits)[:, :columns])
 
-    type = Type(ElemKind.U8, shape)
-    return Tensor.derived(type, f"unpack {bits} bits", [packed], unpack)
+    rows = _packed(n, index, shape, bits)
+    return Tensor.derived(Type(ElemKind.U8, shape), f"unpack {bits} bits", [rows], unpack)
 
 
 def _cut(tensor: Tensor, columns: int) -> Tensor:
