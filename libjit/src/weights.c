@@ -62,6 +62,8 @@ INLINE void multiply_block(float *totals, const float *lhs, dim_t step, const ch
     dim_t left = min_dim(block, depth - first);
     if (!libjit_small) {
       ROLLED for (; left >= WORD; left -= WORD) {
+        // Loads wait for the arithmetic before them: too few of them are on the way to keep memory busy.
+        UNROLL for (dim_t i = 0; i < COLUMNS * bits; i += 64) __builtin_prefetch(weights + i + FETCH_DISTANCE, 0, 2);
         UNROLL for (dim_t i = 0; i < WORD; i++) add_place(sums, inputs, lhs, step, weights, bits, i, rows);
         lhs += WORD;
         weights += WORD * COLUMNS * bits / 8;
