@@ -335,7 +335,7 @@ def _in_chunk(rows: Array, chunk: Array, start: int, dtype: np.dtype[Any]) -> li
             item: Array = np.ndarray(shapes[0].tolist(), dtype, chunk, starts[0])
             strides = int(steps[0]), *item.strides
             column: Array = np.ndarray((len(rows), *item.shape), dtype, chunk, starts[0], strides)
-            return [column[index, ...] for index in range(len(rows))]
+            return [*column] if item.ndim else [column[index, ...] for index in range(len(rows))]
     extents = zip(places.tolist(), ranks.tolist(), strict=True)
     return [
         np.ndarray(words[place : place + rank].tolist(), dtype, chunk, begin)
