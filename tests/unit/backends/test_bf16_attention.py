@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import glowpy
-from glowpy import CpuBackend, CpuOptions
+from glowpy import BundleOptions, CpuBackend, CpuOptions
 from glowpy.backends.interpreter.backend import InterpreterBackend
 from glowpy.core.tensor import Array
 from glowpy.engine import compilation
 from glowpy.graph.function import Function
 from glowpy.graph.node import Operand
 from glowpy.support.symbolic import symbol
-from tests.unit.backends.test_bf16 import backend, floats, network, rounded
+from tests.bundles.networks import need
+from tests.unit.backends.test_bf16 import backend, floats, network, rounded, run_cli
 
 
 def attention(f: Function, q: Operand, k: Operand, v: Operand, *masks: Operand) -> Any:
@@ -148,3 +150,24 @@ def test_instructions(options: dict[str, Any], instruction: str) -> None:
     assembly = compilation(network(types(arrays), {}, attention), own).text("asm")
     assert assembly.count(instruction) > 20
     assert "__trunc" not in assembly
+
+
+@pytest.mark.parametrize(
+    ("target", "emulator"),
+    [
+        ({}, "cc"),
+        ({"target": "aarch64-linux-gnu", "features": "+dotprod,+i8mm,+bf16"}, "qemu-aarch64"),
+    ],
+    ids=["host", "aarch64"],
+)
+def test_bundles(
+    target: dict[str, Any], emulator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example of a bundle gives what the interpreter gives of the same program."""
+    need(emulator)
+    monkeypatch.setenv("QEMU_CPU", "max")
+    own = CpuBackend(CpuOptions(precision="bf16", **target)) if target else backend()
+    module = network(types(operands(1, 2, 33, 21, 9, 20)), {}, attention)
+    glowpy.bundle(module, tmp_path, BundleOptions("attention", selftest=1), own)
+    status, output = run_cli("verify", str(tmp_path))
+    assert status == 0, output
