@@ -174,7 +174,7 @@ class _Pairs:
     skipped: int
 
     def problem(self, n: ConvolutionNode) -> Problem:
-        """What is to be multiplied and added up."""
+        """The problem that the tiles of such a convolution solve."""
         pads = tuple(map(likely_extent, self.pads))
         input = tuple(map(likely_extent, self.input))
         return conv_problem(

@@ -378,7 +378,7 @@ def _attention(
 
 
 def _as_multiplied(array: Array, *, rounds: bool) -> Array:
-    """What a product in bf16 multiplies of numbers in f32, if it is one that rounds."""
+    """Returns numbers as a product multiplies them: rounded to bf16 if it `rounds`."""
     return array.astype(ElemKind.BF16.dtype).astype(np.float32) if rounds else array
 
 
