@@ -30,6 +30,7 @@ import llvmlite
 import llvmlite.binding as binding
 
 __all__ = [
+    "CALLS_ONLY",
     "EXTERNAL",
     "LLVM_VERSION",
     "REFUSED",
@@ -57,6 +58,9 @@ REFUSED = 3
 
 EXTERNAL = '"glowpy-external"'
 """The attribute of declared functions that neither the module nor a library defines."""
+
+CALLS_ONLY = "; nothing but calls\n"
+"""The first line of a text that has nothing to optimize: addresses and calls of functions in other texts."""
 
 LLVM_VERSION = ".".join(map(str, binding.llvm_version_info)) + f" (llvmlite {llvmlite.__version__})"
 """The version of everything here; part of the key of cached code."""
@@ -161,7 +165,8 @@ class Machine:
     small: bool = False
     bf16: bool = False
 
-    def _create(self, *, jit: bool = False) -> Any:
+    def _create(self, *, jit: bool = False, quick: bool = False) -> Any:
+        """LLVM's machine; a `quick` one writes code as it comes."""
         _initialize()
         try:
             target = binding.Target.from_triple(self.triple)
@@ -171,7 +176,7 @@ class Machine:
         return target.create_target_machine(
             cpu=self.cpu,
             features=self.features,
-            opt=2 if self.small else 3,
+            opt=0 if quick else 2 if self.small else 3,
             reloc=self.relocation,
             codemodel=model,
             jit=jit,
@@ -261,6 +266,10 @@ class Compiler:
             self._target = machine._create()
 
     @cached_property
+    def _quick(self) -> Any:
+        return self._machine._create(quick=True)
+
+    @cached_property
     def _all(self) -> bytes:
         """Links the parts of the libraries that any module needs."""
         return self._linked(self._needed, needed_pieces(self._libraries, self._needed))
@@ -289,6 +298,10 @@ class Compiler:
     def object_code(self, text: str) -> bytes:
         """An object file of the text linked with the libraries. Raises InvalidIRError."""
         with _LOCK:
+            if text.startswith(CALLS_ONLY):
+                module = self._placed(_parsed(text))
+                _check_defined(module)
+                return bytes(self._quick.emit_object(module))
             return bytes(self._target.emit_object(self._optimize(text)))
 
     def measured(self, text: str) -> bytes:
@@ -324,15 +337,11 @@ class Compiler:
 
     def _optimized(self, text: str, attributes: str, *, calls_library: bool) -> tuple[Any, bool]:
         """The module, and whether small code asked how to compute in floats."""
-        try:
-            module = binding.parse_assembly(
-                f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
-                f"@{_CALLS_LIBRARY} = constant i8 {calls_library:d}\n"
-                f"@{_BF16} = constant i8 {self._machine.bf16:d}\n"
-            )
-            module.verify()
-        except RuntimeError as error:
-            raise InvalidIRError(str(error)) from error
+        module = _parsed(
+            f"{text}\n@{_SMALL} = constant i8 {self._machine.small:d}\n"
+            f"@{_CALLS_LIBRARY} = constant i8 {calls_library:d}\n"
+            f"@{_BF16} = constant i8 {self._machine.bf16:d}\n"
+        )
         kernels = self._kernels(tuple(declarations([text])))
         self._placed(module).link_in(binding.parse_bitcode(kernels))
         _check_defined(module)
@@ -376,6 +385,16 @@ class LoadedCode:
         """Returns the address of the function called `name`; 0 if there is none."""
         with _LOCK:
             return int(self._engine.get_function_address(name))
+
+
+def _parsed(text: str) -> Any:
+    """The module with a text. Raises InvalidIRError."""
+    try:
+        module = binding.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InvalidIRError(str(error)) from error
+    return module
 
 
 def _check_defined(module: Any) -> None:

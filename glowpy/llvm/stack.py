@@ -157,7 +157,7 @@ def emit_loops(
         body.nest(counts, place, unroll=unroll)
     elif len(counts) == 1 and counts[0] % rounds == 0:
         with _split_loop(body, counts[0] // rounds, 1) as unit:
-            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {rounds}")
+            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {body.size(rounds)}")
             with body.loop(rounds) as index:
                 place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
     else:
@@ -261,7 +261,7 @@ def linear(body: Body, indices: Sequence[str], strides: Sequence[Dim]) -> str:
         term = (
             index
             if stride == 1
-            else body.let(f"mul nuw nsw {body.module.dim} {index}, {body.number(stride)}")
+            else body.let(f"mul nuw nsw {body.module.dim} {index}, {body.size(stride)}")
         )
         total = term if not total else body.let(f"add nuw nsw {body.module.dim} {total}, {term}")
     return total or "0"

@@ -1,7 +1,7 @@
 """Calls of functions that are cut into units of work: through a `parallel_for`, where the caller brings one.
 
-A task is a function and an array with the pointers that it needs: the first is the function of the network, the others
-are its memory. One task function for each number of pointers unpacks them.
+A task is a function and an array with what it needs: the function of the network, its memory, and its sizes. One task
+function for each number of pointers and sizes unpacks them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PARALLEL_SLOTS = 2
 class Call:
     """One call the network makes: a function, the memory it works on, the run that it computes, the line of its head.
 
-    A function of more than one unit of work takes, after its memory, the first unit to compute, and the one after the
-    last.
+    A function that is shared takes `sizes` after its memory. One of more than one unit of work takes, after these, the
+    first unit to compute, and the one after the last.
     """
 
     function: str
@@ -34,6 +34,7 @@ class Call:
     run: Run
     line: int
     units: Dim = 1
+    sizes: tuple[int, ...] = ()
 
     @property
     def is_cut(self) -> bool:
@@ -45,14 +46,16 @@ def direct_call(
     module: ModuleWriter, call: Call, pointers: Sequence[str], units: str, where: str
 ) -> str:
     """The call of a function, which computes all units; `units` is how many that are."""
-    last = [f"{module.dim} 0", f"{module.dim} {units}"] if call.is_cut else []
-    arguments = [*(f"ptr {pointer}" for pointer in pointers), *last]
+    numbers = [*call.sizes, *([0, units] if call.is_cut else [])]
+    arguments = [f"ptr {pointer}" for pointer in pointers]
+    arguments += [f"{module.dim} {number}" for number in numbers]
     return f"  call void @{call.function}({', '.join(arguments)}){where}"
 
 
 def prepare_tasks(module: ModuleWriter, slot: int, calls: Sequence[Call]) -> list[str]:
     """Returns the first lines of a network's function, which read the table at `slot` and reserve a task's pointers."""
-    most = max((len(call.memories) for call in calls if call.is_cut), default=-1)
+    cut = [call for call in calls if call.is_cut]
+    most = max((len(call.memories) + len(call.sizes) for call in cut), default=-1)
     if most < 0:
         return []
     lines = [f"  %pointers = alloca [{most + 1} x ptr]"]
@@ -69,11 +72,14 @@ def task_call(
 ) -> str:
     """The call of a function of several units: by whoever `parallel_for` gives them to. Registers begin with `name`."""
     dim, lines = module.dim, []
-    for index, pointer in enumerate((f"@{call.function}", *pointers)):
+    items = [f"ptr {pointer}" for pointer in (f"@{call.function}", *pointers)]
+    for index, item in enumerate((*items, *(f"{dim} {size}" for size in call.sizes))):
         place = f"{name}.{index}"
         lines.append(f"  {place} = getelementptr inbounds ptr, ptr %pointers, {dim} {index}")
-        lines.append(f"  store ptr {pointer}, ptr {place}")
-    task = module.define(f"task.{len(pointers)}", _task(module, len(pointers)))
+        lines.append(f"  store {item}, ptr {place}")
+    types = ["ptr"] * len(pointers) + [dim] * len(call.sizes)
+    kind = f"task.{len(pointers)}.{len(call.sizes)}"
+    task = module.define(kind, _task(module, kind, types))
     share = module.define("share", _share(module))
     arguments = f"ptr %parallel, ptr %context, ptr {task}, ptr %pointers, {dim} {units}"
     lines.append(f"  call void {share}({arguments}){where}")
@@ -100,18 +106,19 @@ def _share(module: ModuleWriter) -> str:
     )
 
 
-def _task(module: ModuleWriter, count: int) -> str:
-    """Calls the first of `count` + 1 pointers with the others, and the units."""
+def _task(module: ModuleWriter, name: str, types: Sequence[str]) -> str:
+    """Calls the first of some pointers with the others, which are of these types, and the units."""
     dim = module.dim
     parameters = f"ptr %pointers, {dim} %first, {dim} %last"
     lines = [
-        module.begin(Head("void", f"task.{count}", parameters, "internal")),
+        module.begin(Head("void", name, parameters, "internal")),
         "  %function = load ptr, ptr %pointers",
     ]
-    for index in range(count):
+    for index, type in enumerate(types):
         lines += [
             f"  %s{index} = getelementptr inbounds ptr, ptr %pointers, {dim} {index + 1}",
-            f"  %p{index} = load ptr, ptr %s{index}",
+            f"  %p{index} = load {type}, ptr %s{index}",
         ]
-    arguments = [*(f"ptr %p{index}" for index in range(count)), f"{dim} %first", f"{dim} %last"]
-    return "\n".join([*lines, f"  call void %function({', '.join(arguments)})", "  ret void", "}"])
+    items = [f"{type} %p{index}" for index, type in enumerate(types)]
+    arguments = ", ".join((*items, f"{dim} %first", f"{dim} %last"))
+    return "\n".join([*lines, f"  call void %function({arguments})", "  ret void", "}"])

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from glowpy.ir.value import Value
 from glowpy.llvm.debug_info import DebugInfo
 from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.head import Head, Heads
-from glowpy.llvm.machine import EXTERNAL
+from glowpy.llvm.machine import CALLS_ONLY, EXTERNAL
 from glowpy.support.names import UniqueNames
 from glowpy.support.symbolic import Dim, Expr, Symbol, ceil_div, depends_on_symbols, highest, static
 
@@ -43,6 +44,12 @@ _UNROLLED = 512
 That is for the few vectors of a tile's row. Unrolling more gains nothing, and LLVM goes on until there are thousands
 of instructions, whose number its time is not linear in.
 """
+_MOST_COMMON = 4
+"""The largest size that is a literal even where sizes are parameters: LLVM makes other loops of it."""
+
+_WHOLE_VECTORS = 64
+"""Elements that LLVM computes in one round of a loop at most: it is told of shares of them in a size."""
+
 _SYMBOL = re.compile(r"@([-\w.]+)")
 _DIGEST = 32
 """Hexadecimal digits that tell contents apart."""
@@ -79,7 +86,8 @@ class ModuleWriter:
 
     With `by_content`, functions are named after what they are made of, not after the instruction they were first
     written for. Where debug information tells them apart they keep their names. With `merge`, functions may become
-    part of those that call them. Loops that call one of the functions `in_vectors`, which LLVM wrongly takes to be slow
+    part of those that call them. With `shares_sizes`, functions that differ in sizes alone are one, which takes these
+    as arguments. Loops that call one of the functions `in_vectors`, which LLVM wrongly takes to be slow
     with several elements at a time, are made of whole vectors.
     """
 
@@ -91,6 +99,7 @@ class ModuleWriter:
         *,
         by_content: bool = False,
         merge: bool = False,
+        shares_sizes: bool = False,
         heads: Heads | None = None,
         in_vectors: Sequence[str] = (),
     ) -> None:
@@ -101,6 +110,7 @@ class ModuleWriter:
         self._debug = debug
         self._by_content = by_content and debug is None
         self._merge = merge and debug is None
+        self.shares_sizes = shares_sizes and debug is None
         self._in_vectors = tuple(f"@{symbol}(" for symbol in in_vectors)
         self._globals: dict[str, str] = {}
         self._functions: dict[str, _Function] = {}
@@ -207,7 +217,7 @@ class ModuleWriter:
             words = ["alwaysinline"] if inline else [] if self._merge else ["noinline"]
             words += ['"no-builtin-memcpy"'] if body.loops_only else []
             head = Head("void", name, body.parameters, "", tuple(words), is_launched=not inline)
-            function = _Function(head, text, inline, scope, work)
+            function = _Function(head, text, inline, scope, 0 if body.calls_only else work)
             self._functions[key] = self._by_name[name] = function
         return self._functions[key].name
 
@@ -219,15 +229,19 @@ class ModuleWriter:
     def separate(self, entries: Sequence[str], *, visible: bool = False) -> list[str]:
         """Modules to be loaded together: the entry points, then one for each function, the most work first.
 
+        Functions that do nothing but call others are one module, to which the entry points belong if they are such.
         With `visible`, every function can be found by its name in the loaded code.
         """
         functions = [function for function in self._by_name.values() if not function.inline]
         functions.sort(key=lambda function: -function.work)
         linkage = "" if visible else "hidden"
-        return [
-            self._module([], entries, linkage),
-            *(self._module([function], [], linkage) for function in functions),
-        ]
+        calls = [function for function in functions if function.work == 0]
+        texts = [self._module([], entries, linkage)]
+        if "alwaysinline" in texts[0] or self._debug is not None:
+            texts += [CALLS_ONLY + self._module(calls, [], linkage)] * bool(calls)
+        else:
+            texts = [CALLS_ONLY + self._module(calls, entries, linkage)]
+        return texts + [self._module([f], [], linkage) for f in functions if f.work]
 
     def _module(self, functions: Sequence[_Function], entries: Sequence[str], linkage: str) -> str:
         """One module: the functions and entry points, and everything they refer to."""
@@ -287,7 +301,7 @@ class _Function:
     Attributes:
         inline: Whether all callers have it inlined.
         scope: Its debug information, if there is any.
-        work: How long LLVM takes for it.
+        work: How long LLVM takes for it; 0 if it does nothing but call others.
     """
 
     head: Head
@@ -330,9 +344,15 @@ class Body:
         self._head: list[str] = []
         """Lines that compute with extents, before all others."""
         self._numbers: dict[Dim | Symbol, str] = {}
+        self.sizes: list[int] = []
+        """The values of parameters for sizes: see `size`."""
+        self._shared: dict[tuple[int, int], str] = {}
+        """The registers of sizes, with their known divisors."""
         self._pointers: dict[Hashable, str] = {}
         self.loops_only = False
         """Whether loops that copy stay loops, and are not made calls."""
+        self.calls_only = False
+        """Whether nothing is done but to call functions that are no kernels."""
         self.first_line = 0
         self._line = 0
         self._lines: list[str] = []
@@ -363,6 +383,7 @@ class Body:
     def parameters(self) -> str:
         """The parameter list; distinct memories never overlap where one of them is written."""
         parameters = [f"ptr noalias %p{index}" for index in range(len(self.memories))]
+        parameters += [f"{self.module.dim} %size{index}" for index in range(len(self.sizes))]
         if highest(self.units) > 1:
             parameters += [f"{self.module.dim} %first", f"{self.module.dim} %last"]
         return ", ".join((*parameters, *self._parameters))
@@ -387,6 +408,21 @@ class Body:
         if dim not in self._numbers:
             self._numbers[dim] = emit_dim(dim, self._extent, self._let_first, self.module.dim)
         return self._numbers[dim]
+
+    def size(self, dim: Dim, divisor: int = 1) -> str:
+        """A dimension as an operand, as `number` has it, but that a known one is a parameter where sizes are shared.
+
+        LLVM is told of the `divisor` of a parameter. Sizes of which many networks have the same stay literals.
+        """
+        if not isinstance(dim, int) or dim <= _MOST_COMMON or not self.module.shares_sizes:
+            return self.number(dim)
+        if (dim, divisor) not in self._shared:
+            register = f"%size{len(self.sizes)}"
+            self.sizes.append(dim // divisor)
+            if divisor > 1:
+                register = self._let_first(f"mul nuw nsw {self.module.dim} {register}, {divisor}")
+            self._shared[dim, divisor] = register
+        return self._shared[dim, divisor]
 
     @property
     def extents(self) -> str:
@@ -445,9 +481,9 @@ class Body:
             return "0", self.number(count)
         if together == 1:
             return "%first", "%last"
-        first = self.let(f"mul nuw nsw {dim} %first, {together}")
-        last = self.let(f"mul nuw nsw {dim} %last, {together}")
-        end = self.number(count)
+        rounds, end = self.size(together), self.size(count)
+        first = self.let(f"mul nuw nsw {dim} %first, {rounds}")
+        last = self.let(f"mul nuw nsw {dim} %last, {rounds}")
         fits = self.let(f"icmp ult {dim} {last}, {end}")
         return first, self.let(f"select i1 {fits}, {dim} {last}, {dim} {end}")
 
@@ -504,8 +540,8 @@ class Body:
         number, before, dim = self._count, self._label, self.module.dim
         head, latch, out = f"loop{number}", f"next{number}", f"done{number}"
         index = f"%i{number}"
-        rounds = count if isinstance(count, str) else self.number(count)
         if may_be_none or (isinstance(count, Expr) and count.low < 1):
+            rounds = count if isinstance(count, str) else self.number(count)
             some = self.let(f"icmp ne {dim} {rounds}, 0")
             self.line(f"br i1 {some}, label %{head}, label %{out}")
         else:
@@ -520,12 +556,21 @@ class Body:
         self.line(f"br label %{latch}")
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
-        self.line(f"{index}.more = icmp ult {dim} {index}.next, {rounds}")
         then = isinstance(count, int) and (wholly or count * max(calls, 1) <= _UNROLLED)
+        self.line(f"{index}.more = icmp ult {dim} {index}.next, {self._rounds(count, inside, then)}")
         hint = self.module.hint(inside, rolled=not unroll, then=then)
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
         self._label = out
+
+    def _rounds(self, count: Dim | str, lines: Sequence[str], then: bool) -> str:
+        """How often some lines run, which are unrolled `then` or not."""
+        if isinstance(count, str):
+            return count
+        if then or not isinstance(count, int):
+            return self.number(count)
+        is_innermost = not any(line.endswith(":") for line in lines)
+        return self.size(count, gcd(count, _WHOLE_VECTORS) if is_innermost else 1)
 
     @contextmanager
     def only_if(self, condition: str) -> Iterator[None]:

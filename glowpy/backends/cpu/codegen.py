@@ -83,6 +83,7 @@ def generate_llvm(
         debug,
         by_content=settings.separate and not settings.visible,
         merge=target.machine.small,
+        shares_sizes=settings.separate,
         in_vectors=(_ROUNDING,) if target.machine.bf16 else (),
     )
     entries = [description_types()] if settings.entry.instrument == "symbols" else []
@@ -182,7 +183,8 @@ def _calls(
             work=TILED_WORK if head.has(Trait.EPILOGUE) else 1,
             members=[(inst.name, lines[inst]) for inst in run.following if inst.name],
         )
-        yield Call(function, tuple(body.memories), run, lines[head], body.units)
+        memories, sizes = tuple(body.memories), tuple(body.sizes)
+        yield Call(function, memories, run, lines[head], body.units, sizes)
 
 
 def _is_inlined(run: Run, room: int) -> bool:
@@ -243,6 +245,7 @@ def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> Non
     walk = Body(module, name, body.lines, parameters)
     call_kernel(walk, symbol, parameters)
     function = module.function(walk, inline=False, work=TILED_WORK)
+    body.calls_only = True
     body.line(f"call void @{function}({', '.join(arguments)})")
 
 
