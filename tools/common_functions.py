@@ -2,7 +2,7 @@
 
 They are those that two networks share whose layers have the same tiles and other sizes: whatever follows from the
 sizes of a layer is in one of them alone. The layers are convolutions by tiles that the strategy is likely to choose,
-and such epilogues as most layers have.
+such epilogues as most layers have, and what comes between convolutions: pools, normalizations, element-wise loops.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ def common_texts(variant: Variant, machines: Sequence[Machine], triple: str) -> 
 
 def _texts(machines: Sequence[Machine], backend: CpuBackend, scale: int) -> list[str]:
     """The texts of all functions of a network whose sizes are so many times those of another."""
-    layers = _Layers(scale)
+    layers = _Layers(scale, machines[0].lanes)
     for model in dict.fromkeys(model for machine in machines for model in machine.models):
         _add_tiles(layers, model)
     _add_patches(layers, machines[0])
+    _add_others(layers, machines[0])
     program = compilation(layers.module, backend, CompileOptions(cache=False)).program
     options = CodeOptions(EntryOptions(bound=True, parallel=True), separate=True)
     programs = {entry_name(program): program}
@@ -83,9 +84,9 @@ def _add_tiles(layers: _Layers, machine: Machine) -> None:
             continue
         for chain in (*_CHAINS, *_RESIDUALS):
             layers.convolution(pixels, vectors, columns, 1, chain)
-        for chain in _RESIDUALS:
+        for chain in _RESIDUALS[1:]:
             layers.convolution(pixels, vectors, columns, 1, chain, is_far=True)
-        for chain in _CHAINS:
+        for chain in _CHAINS[:2]:
             for fewer in range(1, vectors):
                 rest = fewer * machine.lanes
                 layers.convolution(pixels, vectors, columns, 1, chain, rest)
@@ -103,6 +104,40 @@ def _add_patches(layers: _Layers, machine: Machine) -> None:
                 layers.winograd(kernel, tuple(patch), pool, machine.lanes, chain)
 
 
+def _add_others(layers: _Layers, machine: Machine) -> None:
+    """Layers of a single row, and those without products, among them such as many networks have in the same size."""
+    for window, stride, pads in _WINDOWS:
+        layers.max_pool(window, stride, pads)
+    for window, stride, pads in _MEANS:
+        layers.avg_pool(window, stride, pads)
+    for vectors in range(1, _MOST_VECTORS + 1):
+        for chain, rest in product((_nothing, _with_row, _with_row_rectified), (0, 8)):
+            layers.row(vectors, vectors * machine.lanes, chain, rest)
+    layers.softmax()
+    for channels in _NORMALIZED:
+        layers.local_response_normalization(channels)
+    layers.image()
+    for chain in (_rectified, _scaled, _added_and_rectified):
+        for channels in (192, 96):
+            layers.elements(channels, chain)
+
+
+_WINDOWS = (
+    (3, 2, (0, 0, 0, 0)),
+    (3, 2, (0, 0, 1, 1)),
+    (3, 2, (1, 1, 1, 1)),
+    (3, 1, (1, 1, 1, 1)),
+    (2, 2, (0, 0, 0, 0)),
+)
+"""Windows of the largest: pixels in each direction, their stride, and pads."""
+
+_MEANS = (2, 2, (0, 0, 0, 0)), (3, 1, (1, 1, 1, 1)), (3, 2, (1, 1, 1, 1))
+"""Windows of means."""
+
+_NORMALIZED = 64, 96, 192, 256
+"""Channels of layers that are normalized over neighbours."""
+
+
 def _nothing(f: Function, value: NodeValue, other: NodeValue, row: NodeValue) -> NodeValue:
     return value
 
@@ -116,6 +151,17 @@ def _with_row(f: Function, value: NodeValue, other: NodeValue, row: NodeValue) -
     return f.create_add("y", value, row).result
 
 
+def _scaled(f: Function, value: NodeValue, other: NodeValue, row: NodeValue) -> NodeValue:
+    """Normalizes over a batch, with a ReLU."""
+    return _with_row_rectified(f, f.create_mul("y", value, row).result, other, row)
+
+
+def _with_row_rectified(
+    f: Function, value: NodeValue, other: NodeValue, row: NodeValue
+) -> NodeValue:
+    return _rectified(f, _with_row(f, value, other, row), other, row)
+
+
 def _added(f: Function, value: NodeValue, other: NodeValue, row: NodeValue) -> NodeValue:
     return f.create_add("y", value, other).result
 
@@ -126,8 +172,14 @@ def _added_and_rectified(
     return _rectified(f, _added(f, value, other, row), other, row)
 
 
+def _added_to_and_rectified(
+    f: Function, value: NodeValue, other: NodeValue, row: NodeValue
+) -> NodeValue:
+    return _rectified(f, f.create_add("y", other, value).result, other, row)
+
+
 _CHAINS: tuple[_Chain, ...] = (_nothing, _rectified, _with_row)
-_RESIDUALS: tuple[_Chain, ...] = (_added, _added_and_rectified)
+_RESIDUALS: tuple[_Chain, ...] = (_added, _added_and_rectified, _added_to_and_rectified)
 
 
 class _Layers:
@@ -137,7 +189,8 @@ class _Layers:
         module: The network.
     """
 
-    def __init__(self, scale: int) -> None:
+    def __init__(self, scale: int, lanes: int) -> None:
+        self._lanes = lanes
         self.module = Module()
         self._f = self.module.create_function("main")
         self._scale = scale
@@ -188,6 +241,17 @@ class _Layers:
         )  # fmt: skip
         self._save(node.result, _nothing)
 
+    def row(self, vectors: int, block: int, chain: _Chain, rest: int) -> None:
+        """A product of one row and a matrix, whose columns are blocks and the `rest` of one."""
+        depth, blocks = 8 * self._scale, self._scale + bool(rest)
+        types = (1, block * self._scale + rest), (1, depth), (blocks, depth, block)
+        input, result, packed, _ = self._creation(*types)
+        node = create_cpu_matmul(
+            self._f, "row", result, input, packed,
+            tile_pixels=1, tile_vectors=vectors, slab=1, fetch=0,
+        )  # fmt: skip
+        self._save(node.result, chain)
+
     def open_matmul(self, pixels: int, vectors: int, block: int) -> None:
         """A product of matrices with any number of rows."""
         depth, columns = 8 * self._scale, block * self._scale
@@ -215,6 +279,48 @@ class _Layers:
             tile_pixels=4, tile_vectors=1, slab=4, bands=1, blocks=1,
         )  # fmt: skip
         self._save(node.result, chain)
+
+    def max_pool(self, window: int, stride: int, pads: tuple[int, ...]) -> None:
+        """The largest of windows; channels are whole vectors."""
+        input = self._image_of(stride, self._lanes * (2 * self._scale + 1))
+        node = self._f.create_max_pool("max", input, (window,) * 2, (stride,) * 2, pads, (1, 1))
+        self._save(node.result, _nothing)
+
+    def avg_pool(self, window: int, stride: int, pads: tuple[int, ...]) -> None:
+        """Means of windows, of which the pads are no part."""
+        input = self._image_of(stride, self._lanes * (2 * self._scale + 1))
+        node = self._f.create_avg_pool("mean", input, (window,) * 2, (stride,) * 2, pads, (1, 1))
+        self._save(node.result, _nothing)
+
+    def softmax(self) -> None:
+        """Probabilities of classes, in place of what they are computed of."""
+        input = self._placeholder(Type(ElemKind.F32, (1, 1000 * (2 * self._scale - 1)))).value
+        scores = _rectified(self._f, input, input, input)
+        self._save(self._f.create_softmax("softmax", scores, 1).result, _nothing)
+
+    def local_response_normalization(self, channels: int) -> None:
+        """A normalization over five neighbours, as networks of that time have it."""
+        input = self._image_of(2, channels)
+        node = self._f.create_local_response_normalization("lrn", input, 5, 0.0001, 0.75, 1.0)
+        self._save(node.result, _nothing)
+
+    def image(self) -> None:
+        """A photograph whose channels become the last dimension."""
+        input = self._placeholder(Type(ElemKind.F32, (1, 3, 224, 224))).value
+        self._save(self._f.create_transpose("nhwc", input, (0, 2, 3, 1)).result, _nothing)
+
+    def elements(self, channels: int, chain: _Chain) -> None:
+        """Element-wise instructions on some channels of a tensor, and on all of another."""
+        wide = self._placeholder(Type(ElemKind.F32, (1, 28, 28 * self._scale, 3 * channels)))
+        type = wide.type.with_shape((*wide.type.shape[:3], channels))
+        part = self._f.create_slice("part", type, wide.value, (0,) * 4, (1,) * 4)
+        self._save(part.result, chain)
+        self._save(self._placeholder(type).value, chain)
+
+    def _image_of(self, stride: int, channels: int) -> NodeValue:
+        """An input whose width and height are multiples of a stride."""
+        size = 36 * self._scale * stride
+        return self._placeholder(Type(ElemKind.F32, (1, size, size, channels))).value
 
     def _creation(
         self, result: tuple[Dim, ...], input: tuple[Dim, ...], weights: tuple[int, ...]

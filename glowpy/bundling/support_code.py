@@ -16,13 +16,14 @@ from glowpy.core.extents import Extents, type_at
 from glowpy.core.tensor import Array
 from glowpy.core.type import Type
 from glowpy.ir.plan import ALIGNMENT
+from glowpy.llvm.element_types import literal
 from glowpy.llvm.entry import check_areas
 from glowpy.llvm.extents import emit_dim
 from glowpy.llvm.head import Head
 from glowpy.llvm.instrument import KIND_NUMBERS, string_constant
 from glowpy.llvm.object_file import MARKER
 from glowpy.llvm.status import Status
-from glowpy.llvm.writer import ModuleWriter, literal
+from glowpy.llvm.writer import ModuleWriter
 from glowpy.support import symbolic
 
 __all__ = ["Golden", "support_texts"]

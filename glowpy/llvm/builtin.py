@@ -8,8 +8,9 @@ from glowpy.core.tensor import stored
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import CopyInst, DefineInst, ExtentsInst, SplatInst
+from glowpy.llvm.element_types import literal
 from glowpy.llvm.stack import emit_loops
-from glowpy.llvm.writer import Body, literal
+from glowpy.llvm.writer import Body
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, static, symbols_of
 

@@ -16,7 +16,8 @@ from glowpy.core.strides import strides_of
 from glowpy.core.type import Shape
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
-from glowpy.llvm.writer import Body, literal, register_type
+from glowpy.llvm.element_types import literal, register_type
+from glowpy.llvm.writer import Body
 from glowpy.support.symbolic import Dim, Expr, ceil_div, highest, lowest, product
 
 __all__ = [
@@ -157,7 +158,7 @@ def emit_loops(
         body.nest(counts, place, unroll=unroll)
     elif len(counts) == 1 and counts[0] % rounds == 0:
         with _split_loop(body, counts[0] // rounds, 1) as unit:
-            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {body.size(rounds)}")
+            first = body.let(f"mul nuw nsw {body.module.dim} {unit}, {body.size(rounds, 'units')}")
             with body.loop(rounds) as index:
                 place([body.let(f"add nuw nsw {body.module.dim} {first}, {index}")])
     else:
@@ -261,7 +262,7 @@ def linear(body: Body, indices: Sequence[str], strides: Sequence[Dim]) -> str:
         term = (
             index
             if stride == 1
-            else body.let(f"mul nuw nsw {body.module.dim} {index}, {body.size(stride)}")
+            else body.let(f"mul nuw nsw {body.module.dim} {index}, {body.size(stride, 'step')}")
         )
         total = term if not total else body.let(f"add nuw nsw {body.module.dim} {total}, {term}")
     return total or "0"

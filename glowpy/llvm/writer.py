@@ -9,35 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import gcd
 
-import numpy as np
-
 from glowpy.core.elemkind import ElemKind
 from glowpy.ir.inst import Instruction
 from glowpy.ir.value import Value
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.element_types import memory_type
 from glowpy.llvm.extents import Symbols, emit_dim
 from glowpy.llvm.head import Head, Heads
+from glowpy.llvm.loop_hints import hint_metadata, hint_suffix
 from glowpy.llvm.machine import CALLS_ONLY, EXTERNAL
 from glowpy.support.names import UniqueNames
 from glowpy.support.symbolic import Dim, Expr, Symbol, ceil_div, depends_on_symbols, highest, static
 
-__all__ = ["Body", "ModuleWriter", "literal", "memory_type", "register_type"]
-
-_TYPES = {ElemKind.F32: "float", ElemKind.F64: "double"}
-"""LLVM types of floats. Halves and codes are integers, which kernels convert: not every target computes with them."""
+__all__ = ["Body", "ModuleWriter"]
 
 _MAX_INTS = 16
 _SCOPE = "!scope"
-_ROLLED = 1_000_000
-"""Metadata number, above all of the debug information's, of the hint not to unroll a loop. The next is that of the hint
-not to do so before it is vectorised, but then."""
 _UNROLLED = 512
 """A loop over a row is unrolled once it is vectorised if so many elements or fewer are computed in all its rounds.
 
@@ -53,32 +46,6 @@ _WHOLE_VECTORS = 64
 _SYMBOL = re.compile(r"@([-\w.]+)")
 _DIGEST = 32
 """Hexadecimal digits that tell contents apart."""
-
-
-def memory_type(kind: ElemKind) -> str:
-    """The LLVM type of an element in memory."""
-    return _TYPES.get(kind) or f"i{8 * kind.size}"
-
-
-def register_type(kind: ElemKind) -> str:
-    """The LLVM type of an element in a register: bool is i1."""
-    return "i1" if kind is ElemKind.BOOL else memory_type(kind)
-
-
-def literal(kind: ElemKind, value: float | int) -> str:
-    """`value` as an LLVM constant of the register type of `kind`: floats exactly, halves and codes as their bits."""
-    if kind is ElemKind.BOOL:
-        return "true" if value else "false"
-    if kind.is_half or kind.is_code:
-        with np.errstate(over="ignore"):
-            bits = np.array(value).astype(kind.dtype).view(f"u{kind.size}")
-        return str(int(bits))
-    if kind.is_float:
-        rounded = (
-            struct.unpack("f", struct.pack("f", value))[0] if kind is ElemKind.F32 else float(value)
-        )
-        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
-    return str(int(value))
 
 
 class ModuleWriter:
@@ -125,9 +92,8 @@ class ModuleWriter:
     def hint(self, lines: Sequence[str], *, rolled: bool, then: bool) -> str:
         """The suffix of a branch back to lines, `rolled` while vectors are made, and unrolled `then` or not at all."""
         is_called = any(symbol in line for line in lines for symbol in self._in_vectors)
-        if is_called and not any(line.endswith(":") for line in lines):
-            return f", !llvm.loop !{_ROLLED + (5 + then if rolled else 7)}"
-        return f", !llvm.loop !{_ROLLED + then}" if rolled else ""
+        in_vectors = is_called and not any(line.endswith(":") for line in lines)
+        return hint_suffix(rolled=rolled, then=then, in_vectors=in_vectors)
 
     @property
     def has_debug_info(self) -> bool:
@@ -267,22 +233,7 @@ class ModuleWriter:
         lines = [f"%ints_t = type {{ {self.dim}, [{_MAX_INTS} x {self.dim}] }}"]
         lines += [self._globals[symbol] for symbol in symbols if symbol in self._globals]
         metadata = self._debug.render("".join(texts)) if self._debug is not None else []
-        metadata += [
-            f"!{_ROLLED} = distinct !{{!{_ROLLED}, !{_ROLLED + 2}}}",
-            f"!{_ROLLED + 1} = distinct !{{!{_ROLLED + 1}, !{_ROLLED + 2}, !{_ROLLED + 3}}}",
-            f'!{_ROLLED + 2} = !{{!"llvm.loop.unroll.disable"}}',
-            f'!{_ROLLED + 3} = !{{!"llvm.loop.vectorize.followup_vectorized", !{_ROLLED + 4}}}',
-            f'!{_ROLLED + 4} = !{{!"llvm.loop.unroll.full"}}',
-        ]
-        if self._in_vectors:
-            vectors = f"!{_ROLLED + 8}, !{_ROLLED + 9}"
-            metadata += [
-                f"!{_ROLLED + 5} = distinct !{{!{_ROLLED + 5}, !{_ROLLED + 2}, {vectors}}}",
-                f"!{_ROLLED + 6} = distinct !{{!{_ROLLED + 6}, !{_ROLLED + 2}, !{_ROLLED + 3}, {vectors}}}",
-                f"!{_ROLLED + 7} = distinct !{{!{_ROLLED + 7}, {vectors}}}",
-                f'!{_ROLLED + 8} = !{{!"llvm.loop.vectorize.enable", i1 true}}',
-                f'!{_ROLLED + 9} = !{{!"llvm.loop.vectorize.width", i32 {self.vector_bytes // 4}}}',
-            ]
+        metadata += hint_metadata(self.vector_bytes // 4 if self._in_vectors else 0)
         return "\n".join([*lines, *texts, *metadata]) + "\n"
 
     def _text(self, function: _Function, linkage: str) -> str:
@@ -346,11 +297,13 @@ class Body:
         self._numbers: dict[Dim | Symbol, str] = {}
         self.sizes: list[int] = []
         """The values of parameters for sizes: see `size`."""
-        self._shared: dict[tuple[int, int], str] = {}
-        """The registers of sizes, with their known divisors."""
+        self._shared: dict[tuple[int, str, int], str] = {}
+        """The registers of sizes, by the arguments of `size`."""
         self._pointers: dict[Hashable, str] = {}
         self.loops_only = False
         """Whether loops that copy stay loops, and are not made calls."""
+        self.takes_sizes = False
+        """Whether sizes are parameters, which whoever calls the function knows of: see `size`."""
         self.calls_only = False
         """Whether nothing is done but to call functions that are no kernels."""
         self.first_line = 0
@@ -409,20 +362,22 @@ class Body:
             self._numbers[dim] = emit_dim(dim, self._extent, self._let_first, self.module.dim)
         return self._numbers[dim]
 
-    def size(self, dim: Dim, divisor: int = 1) -> str:
-        """A dimension as an operand, as `number` has it, but that a known one is a parameter where sizes are shared.
+    def size(self, dim: Dim, what: str, divisor: int = 1) -> str:
+        """A dimension as an operand, as `number` has it, but a known one is a parameter of what `takes_sizes`.
 
-        LLVM is told of the `divisor` of a parameter. Sizes of which many networks have the same stay literals.
+        One parameter is never two that are the same by chance: `what` it is tells them apart. LLVM is told of the
+        `divisor` of a parameter. Sizes of which many networks have the same stay literals.
         """
-        if not isinstance(dim, int) or dim <= _MOST_COMMON or not self.module.shares_sizes:
+        if not isinstance(dim, int) or dim <= _MOST_COMMON or not self.takes_sizes:
             return self.number(dim)
-        if (dim, divisor) not in self._shared:
+        key = dim, what, divisor
+        if key not in self._shared:
             register = f"%size{len(self.sizes)}"
             self.sizes.append(dim // divisor)
             if divisor > 1:
                 register = self._let_first(f"mul nuw nsw {self.module.dim} {register}, {divisor}")
-            self._shared[dim, divisor] = register
-        return self._shared[dim, divisor]
+            self._shared[key] = register
+        return self._shared[key]
 
     @property
     def extents(self) -> str:
@@ -481,7 +436,7 @@ class Body:
             return "0", self.number(count)
         if together == 1:
             return "%first", "%last"
-        rounds, end = self.size(together), self.size(count)
+        rounds, end = self.size(together, "units"), self.size(count, "count")
         first = self.let(f"mul nuw nsw {dim} %first, {rounds}")
         last = self.let(f"mul nuw nsw {dim} %last, {rounds}")
         fits = self.let(f"icmp ult {dim} {last}, {end}")
@@ -557,7 +512,9 @@ class Body:
         self._lines.append(f"{latch}:")
         self.line(f"{index}.next = add nuw nsw {dim} {index}, 1")
         then = isinstance(count, int) and (wholly or count * max(calls, 1) <= _UNROLLED)
-        self.line(f"{index}.more = icmp ult {dim} {index}.next, {self._rounds(count, inside, then)}")
+        self.line(
+            f"{index}.more = icmp ult {dim} {index}.next, {self._rounds(count, inside, then)}"
+        )
         hint = self.module.hint(inside, rolled=not unroll, then=then)
         self.line(f"br i1 {index}.more, label %{head}, label %{out}{hint}")
         self._lines.append(f"{out}:")
@@ -570,7 +527,7 @@ class Body:
         if then or not isinstance(count, int):
             return self.number(count)
         is_innermost = not any(line.endswith(":") for line in lines)
-        return self.size(count, gcd(count, _WHOLE_VECTORS) if is_innermost else 1)
+        return self.size(count, "count", gcd(count, _WHOLE_VECTORS) if is_innermost else 1)
 
     @contextmanager
     def only_if(self, condition: str) -> Iterator[None]:

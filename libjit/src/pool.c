@@ -166,9 +166,12 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
     dim_t times = (all + most - 1) / most;                                                                             \
     if (times == 1 && all > full) times = 2; /* a single call would read beyond the last channel */                    \
     dim_t vectors = (all + times - 1) / times;                                                                         \
-    for (dim_t c = 0; c < pool.channels; c += vectors * LANES_OF(T)) {                                                 \
-      dim_t at = min_dim(c, pool.channels - vectors * LANES_OF(T));                                                    \
-      NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, vectors, divisor);                            \
+    UNROLL for (dim_t n = 1; n <= LONG_VECTORS; n++) {                                                                 \
+      if (n != vectors || n > most) continue; /* a constant number, which follows from channels that may be none */    \
+      for (dim_t c = 0; c < pool.channels; c += n * LANES_OF(T)) {                                                     \
+        dim_t at = min_dim(c, pool.channels - n * LANES_OF(T));                                                        \
+        NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, n, divisor);                                \
+      }                                                                                                                \
     }                                                                                                                  \
     return pool.channels;                                                                                              \
   }
@@ -176,7 +179,7 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
 /// Windows of a row that are computed at once where all of them lie inside the image along it.
 #define POOL_TILE 4
 
-/// The longest row of a window that is computed with its neighbours'.
+/// The longest row of a window that is computed with its neighbours', and the most rows.
 #define POOL_TAPS 8
 
 /// Whether that many windows from `place` on lie inside along an axis, and share elements.
@@ -196,28 +199,37 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
 /// POOL_TILE neighbouring windows, as POOL_VECTORS_OF has one: elements that they share are loaded once. With CHECKED,
 /// COMBINE may be wrong about NaN: then a vector that meets one, or an infinity, is computed again.
 #define POOL_TILES_OF(NAME, SUFFIX, T, V, X, VX, FIRST, COMBINE, FINISH, CHECKED)                                      \
+  INLINE V NAME##_row_##SUFFIX(V *sums, V odd, const X *row, pool_t pool, dim_t h, dim_t step, dim_t below) {          \
+    axis_t axis = pool.axes[2];                                                                                        \
+    dim_t last = (POOL_TILE - 1) * axis.stride + (axis.kernel - 1) * axis.step;                                        \
+    UNROLL for (dim_t col = 0; col <= last; col++) {                                                                   \
+      V x = __builtin_convertvector(*(const VX *)(row + col * step), V);                                               \
+      if (below && is_first_met(pool, h, col)) __builtin_prefetch(row + col * step + below, 0, 2);                     \
+      bool shared = false;                                                                                             \
+      UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                                   \
+        if (!has_tap(axis, col - p * axis.stride)) continue;                                                           \
+        V best = sums[p];                                                                                              \
+        sums[p] = COMBINE;                                                                                             \
+        shared = true;                                                                                                 \
+      }                                                                                                                \
+      if (CHECKED && shared) odd += x * 0;                                                                             \
+    }                                                                                                                  \
+    return odd;                                                                                                        \
+  }                                                                                                                    \
+                                                                                                                       \
   INLINE void NAME##_tile_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of, window_t window,  \
                                    dim_t divisor) {                                                                    \
-    axis_t axis = pool.axes[2];                                                                                        \
-    dim_t step = out_of.pixels[2], next = POOL_TILE * axis.stride, below = next_row(pool, out_of);                     \
+    dim_t step = out_of.pixels[2], below = next_row(pool, out_of), rows = window.ranges[1].taps;                       \
     V sums[POOL_TILE], odd = {};                                                                                       \
     UNROLL for (dim_t p = 0; p < POOL_TILE; p++) sums[p] = (FIRST) - (V){};                                            \
     for (dim_t d = 0; d < window.ranges[0].taps; d++) {                                                                \
-      for (dim_t h = 0; h < window.ranges[1].taps; h++) {                                                              \
-        const X *row = image + first_tap(pool, out_of, window, d, h);                                                  \
-        UNROLL for (dim_t col = 0; col <= next - axis.stride + (axis.kernel - 1) * axis.step; col++) {                 \
-          V x = __builtin_convertvector(*(const VX *)(row + col * step), V);                                           \
-          if (below && is_first_met(pool, h, col)) __builtin_prefetch(row + col * step + below, 0, 2);                 \
-          bool shared = false;                                                                                         \
-          UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                               \
-            if (!has_tap(axis, col - p * axis.stride)) continue;                                                       \
-            V best = sums[p];                                                                                          \
-            sums[p] = COMBINE;                                                                                         \
-            shared = true;                                                                                             \
-          }                                                                                                            \
-          if (CHECKED && shared) odd += x * 0;                                                                         \
-        }                                                                                                              \
-      }                                                                                                                \
+      const X *row = image + first_tap(pool, out_of, window, d, 0);                                                    \
+      dim_t down = pool.axes[1].step * out_of.pixels[1];                                                               \
+      if (rows == pool.axes[1].kernel) /* as most have */                                                              \
+        UNROLL for (dim_t h = 0; h < pool.axes[1].kernel; h++)                                                         \
+          odd = NAME##_row_##SUFFIX(sums, odd, row + h * down, pool, h, step, below);                                  \
+      else                                                                                                             \
+        for (dim_t h = 0; h < rows; h++) odd = NAME##_row_##SUFFIX(sums, odd, row + h * down, pool, h, step, below);   \
     }                                                                                                                  \
     bool again = CHECKED && __builtin_reduce_or(odd != odd);                                                           \
     UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                                     \
@@ -232,7 +244,8 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
   INLINE dim_t NAME##_tiles_##SUFFIX(T *to, const X *image, pool_t pool, steps_t into, steps_t out_of,                 \
                                      window_t window, dim_t divisor) {                                                 \
     bool whole = into.channel == 1 && out_of.channel == 1 && pool.channels >= LANES_OF(T);                             \
-    if (libjit_small || !whole || !lie_inside(pool.axes[2], window.place[2])) return 0;                                \
+    if (libjit_small || !whole || pool.axes[1].kernel > POOL_TAPS) return 0;                                           \
+    if (!lie_inside(pool.axes[2], window.place[2])) return 0;                                                          \
     for (dim_t c = 0; c < pool.channels; c += LANES_OF(T)) {                                                           \
       dim_t at = min_dim(c, pool.channels - LANES_OF(T));                                                              \
       NAME##_tile_##SUFFIX(to + at, image + at, pool, into, out_of, window, divisor);                                  \

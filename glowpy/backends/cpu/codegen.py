@@ -12,6 +12,7 @@ from dataclasses import replace
 from glowpy.backend import Program
 from glowpy.backends.cpu.epilogue import emit_epilogue
 from glowpy.backends.cpu.moves import emit_move, move_of
+from glowpy.backends.cpu.shared_kernels import Sizes, is_shared, shared_kernel
 from glowpy.backends.cpu.strategy.cut import Cut
 from glowpy.backends.cpu.strategy.walk import boxes_of
 from glowpy.backends.cpu.strategy.work import Work, sharing_open_tiles, work_of
@@ -28,6 +29,7 @@ from glowpy.llvm.builtin import is_builtin
 from glowpy.llvm.code_options import CodeOptions, EntryOptions
 from glowpy.llvm.control import Callees, emit_call
 from glowpy.llvm.debug_info import DebugInfo
+from glowpy.llvm.element_types import literal
 from glowpy.llvm.entry import callee_texts, entry_texts, shared_slots
 from glowpy.llvm.extents import Symbols
 from glowpy.llvm.instrument import description_types
@@ -35,7 +37,7 @@ from glowpy.llvm.kernels import Kernels
 from glowpy.llvm.runs import emit_run, runs_to_compute, stack_context
 from glowpy.llvm.stack import StackContext
 from glowpy.llvm.tasks import Call
-from glowpy.llvm.writer import Body, ModuleWriter, literal
+from glowpy.llvm.writer import Body, ModuleWriter
 from glowpy.support.errors import InternalError
 from glowpy.support.symbolic import Expr, highest
 from glowpy.support.text import Attr
@@ -174,6 +176,7 @@ def _calls(
     for run in runs_to_compute(program.ir, context):
         head = run.head
         body = Body(module, f"{prefix}.{run.name}", lines, symbols=symbols)
+        body.takes_sizes = module.shares_sizes
         emit_run(body, run, context, emit_other)
         inline = _is_inlined(run, _INLINED - inlined)
         inlined += len(run.members) if inline else 0
@@ -214,16 +217,17 @@ def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> Non
             if move is not None:
                 emit_move(body, move, work.cut, unit)
             else:
-                call_kernel(body, symbol, _arguments(body, inst, work.cut, unit))
+                _call(body, inst, symbol, *_arguments(body, inst, work.cut, unit))
+        body.calls_only = body.calls_only and move is None
         return
     if move is not None:
         emit_move(body, move, None)
         return
-    arguments = _arguments(body, inst)
+    arguments, sizes = _arguments(body, inst)
     if inst.has(Trait.UNITS):
         arguments += [f"{module.dim} {unit}" for unit in body.split(work.units, work.together)]
     if not inst.has(Trait.EPILOGUE):
-        call_kernel(body, symbol, arguments)
+        _call(body, inst, symbol, arguments, sizes)
         return
     kind = inst.operands[1].value.type.kind  # of the input: sums may be of another
     loops = [tile_function(body, tile, work.tile_kind or kind) for tile in work.tiles]
@@ -249,8 +253,22 @@ def _emit_kernel(body: Body, run: Run, context: StackContext, work: Work) -> Non
     body.line(f"call void @{function}({', '.join(arguments)})")
 
 
-def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str = "0") -> list[str]:
-    """Buffers, shapes, strides and attributes, of one part if the instruction is cut."""
+def _call(
+    body: Body, inst: Instruction, symbol: str, arguments: Sequence[str], sizes: Sizes
+) -> None:
+    """The call of a kernel, in a function that is shared where sizes may be arguments."""
+    if not (body.module.shares_sizes and is_shared(inst, sizes)):
+        call_kernel(body, symbol, arguments)
+        return
+    function = shared_kernel(body, inst, symbol, arguments, sizes)
+    body.calls_only = True
+    body.line(f"call void @{function}({', '.join(arguments)})")
+
+
+def _arguments(
+    body: Body, inst: Instruction, cut: Cut | None = None, unit: str = "0"
+) -> tuple[list[str], Sizes]:
+    """Buffers, shapes, strides and attributes, of one part if the instruction is cut; and the shapes and strides."""
     module = body.module
     values = [ref.value for ref in inst.operands]
     pointers = [
@@ -274,11 +292,10 @@ def _arguments(body: Body, inst: Instruction, cut: Cut | None = None, unit: str 
         for ref, box in zip(inst.operands, boxes, strict=True)
         if ref.layout is not Layout.DENSE
     ]
-    return [
-        *(f"ptr {pointer}" for pointer in pointers),
-        *(f"ptr {body.ints(numbers)}" for numbers in (*(box.shape for box in boxes), *strides)),
-        *(_attribute(body, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs),
-    ]
+    sizes = [*(box.shape for box in boxes), *strides]
+    attributes = [_attribute(body, spec.kind, inst.attrs[spec.name]) for spec in inst.SCHEMA.attrs]
+    buffers = [f"ptr {pointer}" for pointer in pointers]
+    return [*buffers, *(f"ptr {body.ints(numbers)}" for numbers in sizes), *attributes], sizes
 
 
 def _attribute(body: Body, kind: AttrKind, value: Attr) -> str:

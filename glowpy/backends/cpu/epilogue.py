@@ -19,8 +19,9 @@ from glowpy.ir.inst import Instruction
 from glowpy.ir.insts_gen import AddInst, ConvertInst, MaxInst, MinInst, MulInst, SubInst
 from glowpy.ir.run import Run
 from glowpy.ir.value import Value
+from glowpy.llvm.element_types import memory_type
 from glowpy.llvm.stack import StackContext, element_steps, emit_members, linear, merged_axes
-from glowpy.llvm.writer import Body, memory_type
+from glowpy.llvm.writer import Body
 from glowpy.support.symbolic import Dim, ceil_div, highest
 
 __all__ = ["emit_epilogue"]
