@@ -1,7 +1,8 @@
 /// The walk of convolutions and matrix products over their tiles.
 ///
-/// The work is cut into *units*: a slab of lines times a block of output channels, of one group of one image. Which
-/// units there are follows from the sizes and from what the strategy decided, never from who computes them; so a
+/// The work is cut into *units*: a slab of lines times a block of output channels, of one group of one image. Those of a
+/// slab follow each other, of all its groups: they share lines of memory, so that threads had better have different slabs,
+/// as they have in the layers before and after. Which units there are follows from the sizes and from what the strategy decided, never from who computes them; so a
 /// kernel may be called for any range of units, on any thread, and the bits are the same.
 ///
 /// The walk computes nothing itself: of elements it knows only how large they are.
@@ -128,8 +129,8 @@ INLINE dim_t count_lines(const product_t *p) { return ceil_div(p->pixels, p->wid
 INLINE unit_t find_unit(const product_t *p, decision_t decision, dim_t unit) {
   dim_t block = decision.vectors * p->lanes, blocks = ceil_div(p->channels, block);
   dim_t lines = count_lines(p), slabs = ceil_div(lines, decision.slab);
-  dim_t channel = unit % blocks * block, slab = unit / blocks % slabs, rest = unit / blocks / slabs;
-  return (unit_t){.image = rest / p->groups,
+  dim_t channel = unit % blocks * block, rest = unit / blocks, slab = rest / p->groups % slabs;
+  return (unit_t){.image = rest / p->groups / slabs,
                   .group = rest % p->groups,
                   .first_line = slab * decision.slab,
                   .last_line = min_dim((slab + 1) * decision.slab, lines),
