@@ -206,12 +206,11 @@ def measure(options: argparse.Namespace) -> list[Row]:
 
 def _write(options: argparse.Namespace) -> int:
     """Measures sections and writes the page after each: what is there stays if the next one fails."""
-    figures = read_figures(options.write)
     for name in options.only:
         if name != "none" and (run := measured(name, options)) is not None:
-            figures[name] = renewed(figures.get(name, ()), run)
-            write_page(options.write, figures)
-    write_page(options.write, figures)
+            figures = read_figures(options.write)
+            write_page(options.write, figures | {name: renewed(figures.get(name, ()), run)})
+    write_page(options.write, read_figures(options.write))
     return 0
 
 
