@@ -111,7 +111,7 @@ def _taken(section: Section, options: argparse.Namespace) -> Iterator[str]:
 def write_page(path: Path, figures: Mapping[str, Sequence[Run]]) -> None:
     """Writes the page to `path`, and to files of the same name the figures as `.json` and the picture as `.svg`."""
     ordered = {name: figures[name] for name in SECTIONS if figures.get(name)}
-    text = json.dumps(ordered, indent=1) + "\n"
+    text = json.dumps(_short(ordered), indent=1) + "\n"
     path.with_suffix(".json").write_text(text, encoding="utf-8")
     shown, drawn = "", path.with_suffix(".svg")
     if rows := [Row(**row) for row in _rows("f32", ordered.get("f32", ()))]:
@@ -123,6 +123,15 @@ def write_page(path: Path, figures: Mapping[str, Sequence[Run]]) -> None:
         )
     sections = "".join(_section(name, runs) for name, runs in ordered.items())
     path.write_text(_TEXT.format(picture=shown, sections=sections), encoding="utf-8")
+
+
+def _short(figures: Any) -> Any:
+    """The same figures with no more digits than a table could show."""
+    if isinstance(figures, float):
+        return float(f"{figures:.5g}")
+    if isinstance(figures, Mapping):
+        return {name: _short(value) for name, value in figures.items()}
+    return [_short(value) for value in figures] if isinstance(figures, list | tuple) else figures
 
 
 def _rows(name: str, runs: Sequence[Run]) -> list[Figures]:
