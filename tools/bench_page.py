@@ -76,13 +76,8 @@ def measured(name: str, options: argparse.Namespace) -> Run | None:
     networks = [model for model in section.networks if model in (options.models or [model])]
     if not networks:
         return None
-    command = [
-        *section.command,
-        "--models",
-        ",".join(networks),
-        "--json",
-        *_taken(section, options),
-    ]
+    names = section.option, ",".join(networks)
+    command = [*section.command, *names, "--json", *_taken(section, options)]
     done = subprocess.run(
         [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -95,7 +90,8 @@ def measured(name: str, options: argparse.Namespace) -> Run | None:
         about["rounds"] += f" of at least {options.seconds:g} s"
     if "clock" in section.takes:
         about["clock"] = options.clock
-    return {"about": about, "rows": figures["rows"], "note": figures.get("note", "")}
+    rows = [{"model": str(row[section.field]), **row} for row in figures["rows"]]
+    return {"about": about, "rows": rows, "note": figures.get("note", "")}
 
 
 def _taken(section: Section, options: argparse.Namespace) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The sections of the page that `tools/bench.py --write` makes: what measures each of them, and how it is told.
 
 A section's figures are rows. A tool measures them in a process of its own; `SECTIONS` says which, with which options.
-For another section, write a tool that takes `--models NAMES --json` and what else is named by `takes`, and prints
+For another section, write a tool that takes `--models NAMES --json` and what else `takes` says, and prints
 
     {"rows": [{"model": NAME, ...}, ...], "note": "what else is to be said, in words; may be left out"}
 
@@ -42,6 +42,8 @@ class Section:
         takes: The options of `tools/bench.py` that the tool has as well.
         networks: The names of its rows, in their order.
         told: Markdown of rows, line by line.
+        option: The option of the tool that names rows.
+        field: The field of a row that has its name.
     """
 
     title: str
@@ -50,6 +52,8 @@ class Section:
     takes: Sequence[str]
     networks: Sequence[str]
     told: Callable[[Sequence[Figures]], Iterator[str]]
+    option: str = "--models"
+    field: str = "model"
 
 
 def table(heads: Sequence[str], cells: Sequence[Sequence[str]], *, texts: int = 1) -> Iterator[str]:
@@ -127,6 +131,23 @@ def _layers(rows: Sequence[Figures]) -> Iterator[str]:
     return table(HEADS, [line for row in rows for line in LayersRow(**row).cells])
 
 
+def _decoders(rows: Sequence[Figures]) -> Iterator[str]:
+    """Times by what is multiplied, in parts of llama.cpp's as well, which multiplies numbers of 8 bits."""
+    names = "llama.cpp", "glowpy 8 bits", "onnxruntime 8 bits", "glowpy f32", "onnxruntime f32"
+    ours = [name for name in names if name.startswith("glowpy")]
+    heads = ["tokens", *(f"{name} ms" for name in names), *(f"{name} / llama.cpp" for name in ours)]
+    heads += ["error of 8 bits", "weights are read in ms"]
+    cells = []
+    for row in rows:
+        times, least = row["milliseconds"], row["least"]
+        line = [f"{row['new']} after {row['past']}"]
+        line += [f"{times[name]:.2f}" if name in times else "-" for name in names]
+        llama = times.get("llama.cpp")
+        line += [two_digits(times[name] / llama if llama else None) for name in ours]
+        cells.append([*line, f"{row['error']['8 bits']:.0e}", f"{least:.2f}" if least else "-"])
+    return table(heads, cells)
+
+
 def _first(rows: Sequence[Figures]) -> Iterator[str]:
     names = ("onnxruntime", "glowpy", "glowpy again")
     heads = ["network", *(f"{name} CPU-s" for name in names), *(f"{name} s" for name in names)]
@@ -172,6 +193,12 @@ _FIRST = """
 Whole processes, from their start to their first result: they import a runtime, open the model, and run it once.
 glowpy's cache is empty; *again* is the same with what the first process has left there.
 """
+_DECODERS = """
+A random Llama of 8 layers, 2,048 wide, with weights of 4 bits in blocks of 32, on one core and with one thread: one
+token after 128 others, and the 128 at the beginning. glowpy and onnxruntime run one ONNX file with all logits, in f32
+and with products of numbers that are rounded to 8 bits (`accuracy_level` 4); llama.cpp runs weights in q4_0, always
+rounds so, and computes the last token's logits only. Times of the process's clock.
+"""
 _LAYERS = """
 Layers that reach less than 80 % of their roof and take more than 2 % of their network, in f32, on one core and with one
 thread. A layer is what is computed in one loop or kernel, by the name of the node in the model.
@@ -214,6 +241,16 @@ SECTIONS: Mapping[str, Section] = {
     ),
     "first": Section(
         "First result", _FIRST, ("tools.bench_first",), ("rounds", "small", "keep"), NAMES, _first
+    ),
+    "decoders": Section(
+        "Decoders",
+        _DECODERS,
+        ("tools.bench_decoders",),
+        (*_COMMON, "core"),
+        ("1", "128"),
+        _decoders,
+        option="--new",
+        field="new",
     ),
     "layers": Section(
         "Layers far from their roof",

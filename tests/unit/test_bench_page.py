@@ -64,6 +64,17 @@ def test_layers_far_from_their_roofs(tmp_path: Path) -> None:
     assert "| lstm | 0.10 | 90% | none |  |  |  |  |" in text
 
 
+def test_decoders_are_told_by_what_they_multiply(tmp_path: Path) -> None:
+    times = {"glowpy 8 bits": 7.0, "glowpy f32": 14.0, "onnxruntime f32": 40.0, "llama.cpp": 10.0}
+    row = {"new": 1, "past": 128, "milliseconds": times, "error": {"8 bits": 0.01}, "least": 6.5}
+    lines = list(SECTIONS["decoders"].told([row, {**row, "least": None}]))
+    assert (
+        lines[2]
+        == "| 1 after 128 | 10.00 | 7.00 | - | 14.00 | 40.00 | 0.70 | 1.40 | 1e-02 | 6.50 |"
+    )
+    assert lines[3].endswith("| - |")
+
+
 def test_ratios_are_of_the_contestant_that_is_told_about() -> None:
     rounds = {"glowpy": [4.0], "glowpy bf16": [2.0], "openvino": [8.0], "openvino default": [1.0]}
     row = Row("bert", "1x4", rounds=rounds, least={"glowpy bf16": 1.0, "glowpy": 1.0})
