@@ -29,6 +29,8 @@ TOLERANCE = 1e-3
 """Networks end in a softmax or in scores of unit scale; a wrong kernel is off by far more."""
 _ROUGH = 1 / 16
 """As much as 16 roundings to bf16, as `glowpy run --check-with` allows."""
+_STEPS = 2.01 / 255
+"""Two steps of shares of 1 in 8 bits, in which networks of integers give them: how these round differs."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,9 @@ def prepare(subject: Subject, names: Sequence[str], setting: Setting, row: Row) 
             row.missing[name] = repr(error)
             continue
         got = {str(index): array for index, array in enumerate(contestant.outputs())}
+        least = _STEPS if subject.is_rounded else TOLERANCE
         share = max(kind.share, _ROUGH if subject.is_rounded else 0)
-        differences = compare(got, reference, TOLERANCE, TOLERANCE, share)
+        differences = compare(got, reference, TOLERANCE, least, share)
         row.errors[name] = max(difference.absolute for difference in differences)
         if all(difference.within for difference in differences):
             ready.append(replace(contestant, name=name))

@@ -35,9 +35,9 @@ Where times are compared, all runtimes are loaded in one process and run by turn
 while, at least three times, and takes the median; a time is the median of the rounds. A ratio is the median over rounds
 of our time in parts of the other's: below 1 glowpy is faster. "Fastest" is whichever of the other runtimes is the
 fastest for the network. Nothing is timed whose outputs differ from those of onnxruntime, for exports from those of
-PyTorch, by more than 0.001 or that share of the largest one, and in bf16 by more than a sixteenth of it. "Of its roof"
-is the time that glowpy's instructions take at least, by the peak of the core and the bandwidth of the memory that they
-read and write, in parts of the time that they take.
+PyTorch, by more than 0.001 or that share of the largest one, in bf16 by more than a sixteenth of it, in integers by
+more than that or two steps of 8 bits. "Of its roof" is the time that glowpy's instructions take at least, by the peak
+of the core and the bandwidth of the memory that they read and write, in parts of the time that they take.
 
 {picture}{sections}"""
 
