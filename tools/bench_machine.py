@@ -17,7 +17,7 @@ from glowpy.llvm.machine import host_cpu
 
 __all__ = ["VARYING", "limits", "machine"]
 
-VARYING = ("date", "load", "core")
+VARYING = ("date", "load", "core", "rounds")
 """Entries that may differ between figures of one table."""
 
 _PACKAGES = ("glowpy", "numpy", *PEERS, "llama-cpp-python")

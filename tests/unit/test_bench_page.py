@@ -87,7 +87,7 @@ def test_ratios_are_of_the_contestant_that_is_told_about() -> None:
 
 def test_rows_are_renewed_and_others_stay() -> None:
     old = [run_of(*ROWS)]
-    new = run_of(Row("bert", "again"), date="2026-11-02", load="9.00")
+    new = run_of(Row("bert", "again"), date="2026-11-02", load="9.00", rounds="7 of 1 s")
     runs = renewed(old, new)
     assert [[row["model"] for row in run["rows"]] for run in runs] == [
         ["resnet50", "lstm"],
