@@ -52,7 +52,7 @@ class Shape:
         yield from (("up", self.width, self.inside), ("down", self.inside, self.width))
 
     def bytes_of_weights(self, bits: int) -> float:
-        """What a token reads at least of the ONNX file's weights, with scales of f32."""
+        """Bytes of the ONNX file's weights, with scales of f32, that every token reads."""
         count = sum(depth * columns for _, depth, columns in self.products)
         return (self.layers * count + self.width * self.words) * (bits / 8 + 4 / BLOCK)
 
