@@ -42,7 +42,7 @@ __all__ = ["Row", "main"]
 
 _LEVELS = {"f32": 0, "8 bits": 4}
 _MOST_ERROR = {"f32": 1e-4, "8 bits": 2e-2}
-"""Largest errors, as parts of the largest logit: a number that is rounded to another integer changes all that follow."""
+"""Largest errors, as parts of the largest logit: what rounds to another integer changes all that follow."""
 
 _FAR = 128e6
 """Bytes that were read since: those of no cache."""
