@@ -15,12 +15,13 @@ from glowpy.core.tensor import Tensor
 from glowpy.core.type import Shape, Type
 from glowpy.exporter.onnx.operator import OnnxOperatorNode
 from glowpy.graph.function import Function
-from glowpy.graph.node import Node, NodeValue, Operand
+from glowpy.graph.node import Node, NodeValue, Operand, value_of
 from glowpy.graph.nodes_gen import (
     AvgPoolNode,
     BatchNormalizationNode,
     ConvolutionNode,
     DequantizeNode,
+    FilterGradientNode,
     LocalResponseNormalizationNode,
     MaxPoolNode,
     MaxPoolWithArgmaxNode,
@@ -29,6 +30,7 @@ from glowpy.graph.nodes_gen import (
     TransposeNode,
 )
 from glowpy.graph.rewrite import Replacement, Why, rule
+from glowpy.lower import lower
 from glowpy.passes import RewritePass
 from glowpy.support.symbolic import Dim, depends_on_symbols, static
 from glowpy.support.text import Attr
@@ -101,6 +103,14 @@ class ChannelsFirstPass(RewritePass):
         }  # fmt: skip
         bias = [] if _is_zero(n.bias) else [n.bias]
         return _operator(f, n, "ConvTranspose", [_first(f, n.input), filter, *bias], attributes)
+
+    @rule
+    def filter_gradient(self, f: Function, n: FilterGradientNode, why: Why) -> Replacement:
+        """Products over the pixels: a `Conv` adds nothing up over images."""
+        del why
+        sums = lower[FilterGradientNode](f, n)
+        assert not isinstance(sums, tuple)
+        return value_of(sums)
 
     @rule
     def max_pool(self, f: Function, n: MaxPoolNode, why: Why) -> Replacement:

@@ -105,3 +105,21 @@ def test_graph_text_has_no_initializers(path: Path, tmp_path: Path) -> None:
     text.write_text(str(glowpy.Module()))
     with pytest.raises(glowpy.UserError, match="expected a model in ONNX to name weights"):
         glowpy.load(text, trainable="all")
+
+
+def test_gradients_are_written_as_onnx(path: Path, tmp_path: Path) -> None:
+    f = glowpy.load(path, trainable="all").main
+    state = glowpy.compile(f, "interpreter").state()
+    g = glowpy.differentiate(f, "loss", wrt=["x", "conv_weight", "head_weight"])
+    glowpy.save(g, tmp_path / "gradients.onnx")
+    rng = np.random.default_rng(4)
+    inputs = {
+        "x": rng.normal(size=(4, 3, 6, 6)).astype(np.float32),
+        "labels": rng.normal(size=(4, 2)).astype(np.float32),
+    }
+    expected = glowpy.compile(g, "interpreter")(inputs, state=state)
+    session = glowpy.InferenceSession(tmp_path / "gradients.onnx", state="auto")
+    names = [output.name for output in session.get_outputs()]
+    assert {"x_grad", "conv_weight_grad", "head_weight_grad"} <= {*names}
+    for name, array in zip(names, session.run(None, inputs), strict=True):
+        np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-4)
