@@ -411,11 +411,13 @@ static void take_back(rounds_t *r) {
   }
 }
 
-/// Looks whether what is stacked has the shape of what other rounds have given, and whether there is room for it.
+/// Looks whether what is stacked has the shape of what other rounds have given, and whether there is room for it. An element of a
+/// list may have more dimensions than there are places for.
 static dim_t check_rows(rounds_t *r) {
   dim_t reason = ENDED;
   for (stacked_t *s = r->stacks; s < r->stacks + r->num_stacks; s++) {
     const value_t *v = r->values + s->value;
+    if (v->rank > MAX_RANK) return OTHER_EXTENTS;
     if (s->rank < 0) {
       s->rank = v->rank;
       for (dim_t i = 0; i < v->rank; i++) s->extents[i] = v->extents[i];

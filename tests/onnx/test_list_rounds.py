@@ -259,6 +259,23 @@ def test_elements_that_lists_have_no_more_take_no_memory() -> None:
         assert_same(got, expected)
 
 
+@pytest.mark.parametrize("rank", [8, 9, 20])
+def test_elements_of_many_dimensions(rank: int) -> None:
+    """Those that are stacked of elements of a list, and an array around the loop: there is room for eight."""
+    text = """agraph (seq(float[]) s, float[] x, int64 k) => (float[] y, float[] z) {
+    t = Constant<value = bool {1}>() h = Constant<value = float {0.5}>() l = SequenceConstruct(x)
+    v, y, z = Loop(k, t, h)
+    <body = g (int64 i, bool c, float a) => (bool c2, float b, float[] e, float[] d) {
+      b = Mul(a, h) e = SequenceAt(s, i) o = Sub(i, i) d = SequenceAt(l, o) c2 = Identity(c) }> }"""
+    proto = parser.parse_model(HEAD + text)
+    shape = (1,) * (rank - 1) + (2,)
+    items = [np.full(shape, number, np.float32) for number in range(6)]
+    session = glowpy.InferenceSession(proto, backend="cpu")
+    y, z = session.run(None, {"s": items, "x": items[3], "k": np.array(6)})
+    assert np.array_equal(y, np.stack(items))
+    assert np.array_equal(z, np.stack(6 * items[3:4]))
+
+
 def test_lists_that_change_places() -> None:
     """Of three, two are swapped after one of them has grown, and one is kept as it was."""
     text = """agraph (float[N] x, int64 k) => (seq(float[N]) y0, seq(float[N]) y1, seq(float[N]) y2, float[R] w) {

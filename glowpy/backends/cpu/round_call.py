@@ -17,6 +17,7 @@ import numpy as np
 
 from glowpy.backends.cpu.round_layout import TABLES
 from glowpy.core.tensor import ALIGNMENT, Array, address_of, allocated
+from glowpy.core.type import MAX_RANK
 from glowpy.rounds import Rounds
 from glowpy.support.errors import InternalError, UserError
 
@@ -103,6 +104,8 @@ class RoundsCall:
         for name in plan.fed:
             array = values[name]
             if not isinstance(array, np.ndarray) or not self._is_kind(name, array.dtype):
+                return False
+            if array.ndim > MAX_RANK + (name in scans):
                 return False
             if not (array.flags.c_contiguous and array.flags.aligned):
                 array = array.copy()

@@ -11,6 +11,7 @@ from typing import TypeAlias, final
 
 import numpy as np
 
+from glowpy.core.type import MAX_RANK
 from glowpy.runtime.compiled import CompiledFunction
 from glowpy.runtime.ports import Port
 from glowpy.support.symbolic import (
@@ -27,9 +28,6 @@ from glowpy.support.symbolic import (
 __all__ = ["TABLES", "WORDS", "Block", "Entries", "UnfitError", "add_network"]
 
 Entries: TypeAlias = list[tuple[int, ...]]
-
-MAX_RANK = 8
-"""The most dimensions of a value."""
 
 _END, _CONSTANT, _EXTENT, _ADD, _MULTIPLY, _DIVIDE, _LEAST, _GREATEST = range(8)
 """The steps that dimensions are computed by."""
