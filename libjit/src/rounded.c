@@ -250,9 +250,10 @@ INLINE vi nearest_integers(vf numbers, float factor) {
   return (vi)(products + 0x1.8p23f) - ROUNDING_BITS;
 }
 
-/// One block. Returns its scale; what is left of eight numbers is filled up with zeros.
+/// One block. Returns its scale, which is NaN where a number is infinite; what is left of eight numbers is filled up with zeros.
 INLINE float round_block(int8_t *restrict to, int32_t *restrict sum, const float *restrict from, dim_t count, bool apart) {
   float scale = largest_of(from, count) / 127.0f;
+  scale += scale - scale;
   float inverse = scale >= 0x1p-126f ? 1.0f / scale : 0.0f;
   vi sums = {0};
   dim_t i = 0, whole = ceil_div(count, TOGETHER) * TOGETHER;

@@ -171,6 +171,19 @@ def test_rows_are_rounded(shape: tuple[int, ...], backend: str) -> None:
         np.testing.assert_array_equal(result, rounded_numbers(scaled, 32).astype(np.float32))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_what_is_not_finite_makes_its_row_nan(bits: int, backend: str) -> None:
+    """Nothing is left of the others in its block; rows beside it are what they are without it."""
+    blocks = blocks_of((64, 5), 32, bits, np.uint8)
+    lhs = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
+    plain = multiplied(lhs, blocks, backend, rounded=32)
+    lhs[0, 5], lhs[1, 40], lhs[2, 3] = np.inf, -np.inf, np.nan
+    result = multiplied(lhs, blocks, backend, rounded=32)
+    assert np.isnan(result[:3]).all()
+    assert np.array_equal(result[3], plain[3])
+
+
 def test_integers_are_multiplied_where_the_blocks_are_the_same() -> None:
     lhs = np.zeros((2, 96), np.float32)
     for bits, rounded, expected in (

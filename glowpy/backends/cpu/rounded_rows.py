@@ -42,11 +42,14 @@ def _infer(input: Type, *, block: int, bits: int) -> tuple[Type, Type, Type]:
 
 
 def rounded_rows(rows: Array, block: int, bits: int) -> tuple[Array, Array, Array]:
-    """Integers, scales, and the sums of the integers of each block, as `cpu_quantize_blocks` gives them."""
+    """Integers, scales, and the sums of the integers of each block, as `cpu_quantize_blocks` gives them.
+
+    A block with an infinite number has the scale NaN: so has its part of every product.
+    """
     *outer, depth = rows.shape
     starts = np.arange(0, depth, block)
     largest = np.maximum.reduceat(np.abs(rows), starts, axis=-1)
-    scales = largest / np.float32(_STEPS)
+    scales = np.where(np.isinf(largest), np.float32(np.nan), largest / np.float32(_STEPS))
     counts = scales >= _LEAST_SCALE
     inverse = np.where(counts, np.float32(1) / np.where(counts, scales, 1), np.float32(0))
     steps = np.rint(rows * np.repeat(inverse, block, -1)[..., :depth])
