@@ -30,7 +30,14 @@ from tests.libjit.kernel_runner import SCHEMAS, cases_of
 
 Report = dict[str, Any]
 
-FLAGS = ["-std=c11", "-fwrapv", "-ffp-contract=fast", "-fno-math-errno", "-g0", "-Wno-pass-failed"]
+FLAGS = [
+    "-std=c11",
+    "-fwrapv",
+    "-ffp-contract=fast-honor-pragmas",
+    "-fno-math-errno",
+    "-g0",
+    "-Wno-pass-failed",
+]
 OPTIMISED = ["-O1", "-fno-sanitize=all", "-DLATE=static __attribute__((noinline))"]
 """Inlined into ordinary functions, late ones would be most of the code, and of the time that it takes to compile."""
 SCALAR = [*OPTIMISED, "-DVECTOR_BYTES=4"]
