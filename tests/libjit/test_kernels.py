@@ -38,6 +38,8 @@ FLAGS = [
     "-g0",
     "-Wno-pass-failed",
 ]
+"""Multiplications and additions are joined unless a pragma forbids it, as LLVM joins those of networks: it goes by the
+flags of instructions. With `fast` alone zig's code generator joins them all, and rows are rounded otherwise."""
 OPTIMISED = ["-O1", "-fno-sanitize=all", "-DLATE=static __attribute__((noinline))"]
 """Inlined into ordinary functions, late ones would be most of the code, and of the time that it takes to compile."""
 SCALAR = [*OPTIMISED, "-DVECTOR_BYTES=4"]
