@@ -6,10 +6,11 @@ import pytest
 import glowpy
 from glowpy.backend import CompileOptions, Program
 from glowpy.backends.cpu.backend import CpuBackend
-from glowpy.backends.cpu.insts_gen import CpuStrassenInst, CpuWinogradInst
+from glowpy.backends.cpu.insts_gen import CpuByteWinogradInst, CpuStrassenInst, CpuWinogradInst
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.strategy.winograd import fewer_units
 from glowpy.core.schema import Access
+from glowpy.core.tensor import Tensor
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Function, Module
@@ -42,6 +43,23 @@ def with_skip(x: str, *, wide: bool = False) -> Module:
     return module
 
 
+def of_bytes() -> Module:
+    """A convolution of 8-bit integers that is all of its network."""
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("i8[1x224x224x64](s=0.5,o=3)"))
+    filter = Tensor(parse_type("i8[64x3x3x64](s=0.25,o=0)"), floats(64, 3, 3, 64).astype(np.int8))
+    bias = Tensor(parse_type("i32[64](s=0.125,o=0)"), np.zeros(64, np.int32))
+    ones = (1, 1)
+    dot = f.create_convolution(
+        "dot", x, module.create_constant("w", filter), module.create_constant("b", bias),
+        (3, 3), ones, (1,) * 4, ones, 1,
+        result_type=parse_type("i32[1x224x224x64](s=0.125,o=0)"),
+    )  # fmt: skip
+    f.create_save("save", dot, module.create_placeholder("y", dot.result.type))
+    return module
+
+
 def strassen() -> Module:
     """A product in a network that needs little other memory."""
     module = Module()
@@ -60,7 +78,7 @@ def program(module: Module, options: CompileOptions | None = None) -> Program:
 
 def units(compiled: Program) -> list[int]:
     """How many parts the scratch memory of each product has."""
-    products = CpuWinogradInst | CpuStrassenInst
+    products = CpuWinogradInst | CpuByteWinogradInst | CpuStrassenInst
     return [
         inst.those(Access.SCRATCH)[0].type.extents[0]
         for inst in compiled.ir.instructions
@@ -68,7 +86,11 @@ def units(compiled: Program) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("module", [with_skip("f32[1x64x64x16]"), strassen()], ids=["conv", "dot"])
+@pytest.mark.parametrize(
+    "module",
+    [with_skip("f32[1x64x64x16]"), of_bytes(), strassen()],
+    ids=["conv", "bytes", "dot"],
+)
 def test_scratch_memory_makes_no_arena_larger(module: Module) -> None:
     fitted, plain = program(module), program(module, _WITHOUT)
     assert all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
-from glowpy.backends.cpu.insts_gen import CpuStrassenInst, CpuWinogradInst
+from glowpy.backends.cpu.insts_gen import CpuByteWinogradInst, CpuStrassenInst, CpuWinogradInst
 from glowpy.backends.cpu.strategy.winograd import fewer_units
 from glowpy.core.schema import Access
 from glowpy.ir.inst import Instruction
@@ -21,7 +21,7 @@ from glowpy.support.symbolic import ceil_div
 
 __all__ = ["FitScratchPass"]
 
-_Product = CpuWinogradInst | CpuStrassenInst
+_Product = CpuWinogradInst | CpuByteWinogradInst | CpuStrassenInst
 
 _LEAST = 2
 """Units that an instruction keeps: as many threads can share it, whatever memory that takes."""
@@ -99,9 +99,9 @@ class _Owner:
         """Makes the product one of so many units at most, and its memory as small, in a program that is given."""
         inst, old = self.inst, self.scratch
         name, total = (
-            ("blocks", inst.filter.type.extents[0] // inst.group)
-            if isinstance(inst, CpuWinogradInst)
-            else ("pairs", inst.rhs.type.extents[0] // 2)
+            ("pairs", inst.rhs.type.extents[0] // 2)
+            if isinstance(inst, CpuStrassenInst)
+            else ("blocks", inst.filter.type.extents[0] // inst.group)
         )
         bands, share = fewer_units(inst.bands, inst.attrs[name], total, most)
         inst.attrs |= {"bands": bands, name: share}
