@@ -19,6 +19,9 @@ from glowpy.training.optimizers import Optimizer, Step
 
 __all__ = ["differentiate"]
 
+_RATE, _STEPS = "learning_rate", "step"
+"""The variables of every optimizer: the learning rate, and the number of the steps taken."""
+
 
 def differentiate(
     function: Function,
@@ -87,9 +90,17 @@ def _save(f: Function, sources: Sequence[Storage], gradients: Sequence[NodeValue
 
 
 def _check_trainable(f: Function, sources: Sequence[Storage]) -> None:
-    """Raises UserError for storage that an optimizer cannot change."""
-    saved = {save.output for save in f.saves}
+    """Raises UserError for storage that an optimizer cannot change, and for variables called as its own are."""
+    for variable in f.variables:
+        if variable.original in (_RATE, _STEPS):
+            raise UserError(
+                f"expected no variable '{variable.original}' in '{f.name}': an optimizer has one of that name"
+            )
+    saved, seen = {save.output for save in f.saves}, set[Storage]()
     for source in sources:
+        if source in seen:
+            raise UserError(f"wrt: expected each variable once, got '{source.original}' twice")
+        seen.add(source)
         if not isinstance(source, Variable):
             raise UserError(
                 f"wrt: expected variables for an optimizer, got '{source.original}'",
@@ -107,8 +118,8 @@ def _train(
     """Saves what an optimizer makes of each variable, and counts the step."""
     module = f.module
     rate = np.array(optimizer.learning_rate)
-    rate_slot = module.create_variable("learning_rate", Type(ElemKind.F64, ()), initial=rate)
-    steps = module.create_variable("step", Type(ElemKind.I64, ()))
+    rate_slot = module.create_variable(_RATE, Type(ElemKind.F64, ()), initial=rate)
+    steps = module.create_variable(_STEPS, Type(ElemKind.I64, ()))
     number = Term(f, "step", steps) + 1
     for variable, gradient in zip(sources, gradients, strict=True):
         assert isinstance(variable, Variable)

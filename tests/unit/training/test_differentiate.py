@@ -160,6 +160,8 @@ def test_an_optimizer_changes_variables_alone() -> None:
     f = _regression()
     with pytest.raises(glowpy.UserError, match="expected variables for an optimizer, got 'bias'"):
         glowpy.differentiate(f, "loss", wrt=["bias"], optimizer=SGD())
+    with pytest.raises(glowpy.UserError, match=r"each variable once, got 'weights\.0' twice"):
+        glowpy.differentiate(f, "loss", wrt=["weights.0"] * 2, optimizer=SGD())
     saved = f.variables[0]
     f.create_save("save", f.create_neg("negated", saved), saved)
     with pytest.raises(
@@ -168,3 +170,14 @@ def test_an_optimizer_changes_variables_alone() -> None:
         glowpy.differentiate(f, "loss", optimizer=SGD())
     with pytest.raises(glowpy.UserError, match="expected a learning rate of at least 0, got -1"):
         SGD(-1.0)
+
+
+@pytest.mark.parametrize("name", ["step", "learning_rate"])
+def test_variables_are_not_called_as_those_of_an_optimizer(name: str) -> None:
+    module = Module()
+    f = module.create_function("main")
+    w = module.create_variable(name, Type(F32, (3,)))
+    loss = f.create_reduce_add("loss", f.create_mul("square", w, w), (0,)).result
+    with pytest.raises(glowpy.UserError, match=f"expected no variable '{name}' in 'main'"):
+        glowpy.differentiate(f, loss, optimizer=SGD())
+    glowpy.differentiate(f, loss)
