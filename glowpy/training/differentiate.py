@@ -70,13 +70,13 @@ def differentiate(
     by = [values.get(source.value, source.value) for source in sources]
     try:
         derivatives = gradients(copy, values.get(target, target), by)
+        if optimizer is None:
+            _save(copy, sources, derivatives)
+        else:
+            _train(copy, sources, derivatives, optimizer)
     except UserError:
         module.erase_function(copy)
         raise
-    if optimizer is None:
-        _save(copy, sources, derivatives)
-    else:
-        _train(copy, sources, derivatives, optimizer)
     copy.erase_dead()  # rules give the gradients of all operands
     return copy
 

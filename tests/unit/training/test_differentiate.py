@@ -12,7 +12,7 @@ import glowpy
 from glowpy import ElemKind, Function, Module, Type
 from glowpy.core.tensor import Array
 from glowpy.support.symbolic import symbol
-from glowpy.training.optimizers import SGD
+from glowpy.training.optimizers import SGD, Muon
 from tests.forward import check_adjoint
 
 F32 = ElemKind.F32
@@ -181,3 +181,13 @@ def test_variables_are_not_called_as_those_of_an_optimizer(name: str) -> None:
     with pytest.raises(glowpy.UserError, match=f"expected no variable '{name}' in 'main'"):
         glowpy.differentiate(f, loss, optimizer=SGD())
     glowpy.differentiate(f, loss)
+
+
+def test_an_optimizer_that_refuses_a_weight_leaves_no_function_behind() -> None:
+    module = Module()
+    f = module.create_function("main")
+    w = module.create_variable("vector", Type(F32, (3,)))
+    loss = f.create_reduce_add("loss", f.create_mul("square", w, w), (0,)).result
+    with pytest.raises(glowpy.UserError, match="Muon: expected weights of rank 2"):
+        glowpy.differentiate(f, loss, optimizer=Muon())
+    assert [function.name for function in module.functions] == ["main"]
