@@ -51,15 +51,17 @@ def _matmul_n_bits(n: OnnxNode) -> Value:
     if min(depth, columns, block) < 1 or block * bits % 8:
         raise UserError(f"expected K, N and blocks of whole bytes, got {depth}, {columns}, {block}")
     kind, blocks = n.type(0).kind, ceil_div(depth, block)
+    shape = columns, blocks * block
+    _packed(n, 1, shape, bits)  # first what a wrong K or N shows in
     if n.type(2).count != columns * blocks:
         raise UserError(f"expected {columns} x {blocks} scales, got {n.type(2)}")
     scales = reshape(n, convert(n, n.value(2), ElemKind.F32), (columns, blocks))
     zeros = _zeros(n, (columns, blocks), bits)
     if bits == 2 or zeros.type.kind.is_float:
-        weights = _cut(_unpacked(n, 1, (columns, blocks * block), bits), depth)
+        weights = _cut(_unpacked(n, 1, shape, bits), depth)
         numbers = _numbers(n, weights, scales, zeros, block)
     else:
-        numbers = _stored(n, (columns, blocks * block), depth, scales, zeros)
+        numbers = _stored(n, shape, depth, scales, zeros)
     rows = convert(n, n.value(0), ElemKind.F32)
     if n.integer("accuracy_level", 0) == _BYTES and isinstance(numbers.node, DequantizeBlocksNode):
         rows = n.f.create_round_blocks(f"{n.name}_rows", n.operand(rows), block=block).result
