@@ -196,6 +196,15 @@ def test_integers_are_multiplied_where_the_blocks_are_the_same() -> None:
         assert expected <= set(instructions_of(f))
 
 
+def test_sums_of_long_blocks_do_not_wrap() -> None:
+    """As far above their zero as they can be, 70,000 weights take more than 32 bits."""
+    depth = 70_000
+    scales, zeros = np.full((1, 1), 0.5, np.float32), np.full((1, 1), 255, np.uint8)
+    blocks = Blocks(np.zeros((depth, 1), np.uint8), scales, zeros, depth, 8)
+    result = multiplied(np.ones((1, depth), np.float32), blocks, "cpu", rounded=depth)
+    np.testing.assert_allclose(result, [[-127.5 * depth]], rtol=1e-4)
+
+
 def test_products_share_the_rounding_of_their_rows() -> None:
     module = glowpy.Module()
     f = module.create_function("main")

@@ -42,6 +42,9 @@ _VECTORS = 4
 _HALF_RANGES = 0x88888888
 """Half of the range of every integer of a word."""
 
+_MOST_ROUNDED = ((1 << 31) - 1) // (127 * 255)
+"""Products of rounded numbers, and of what weights lie above their zero, that a sum in 32 bits holds in any case."""
+
 _PIECE = 1 << 22
 """Integers that are packed at a time."""
 
@@ -62,17 +65,18 @@ def packs_blocks(n: MatMulNode) -> bool:
 
 
 def rounded_with(n: MatMulNode) -> RoundBlocksNode | None:
-    """The rounding of the left side of a product that `packs_blocks` takes, if it has the blocks of the right side."""
+    """The rounding of the left side of a product that `packs_blocks` takes, if it has the blocks of the right side.
+
+    None as well where these are so long that an integer of 32 bits may not hold their sum.
+    """
     rounding, source, depth = n.lhs.node, n.rhs.node, n.rhs.type.shape[0]
     assert isinstance(source, DequantizeBlocksNode)
     if not isinstance(rounding, RoundBlocksNode):
         return None
     blocks = {min(node.block, depth) for node in (rounding, source)}
-    return (
-        rounding
-        if len(blocks) == 1 and (source.block % WORD == 0 or source.block >= depth)
-        else None
-    )
+    if len(blocks) > 1 or max(blocks) > _MOST_ROUNDED:
+        return None
+    return rounding if source.block % WORD == 0 or source.block >= depth else None
 
 
 def is_read_in_blocks(node: Node) -> bool:
