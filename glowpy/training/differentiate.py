@@ -27,7 +27,7 @@ def differentiate(
     function: Function,
     loss: str | NodeValue,
     *,
-    wrt: Sequence[str] | None = None,
+    wrt: str | Sequence[str] | None = None,
     optimizer: Optimizer | None = None,
     name: str | None = None,
 ) -> Function:
@@ -68,6 +68,7 @@ def differentiate(
     title = name or module.unused_function_name(f"{function.name}_{suffix}")
     copy = clone_function(function, module, title, values)
     by = [values.get(source.value, source.value) for source in sources]
+    before = set(module.variables)
     try:
         derivatives = gradients(copy, values.get(target, target), by)
         if optimizer is None:
@@ -76,6 +77,9 @@ def differentiate(
             _train(copy, sources, derivatives, optimizer)
     except UserError:
         module.erase_function(copy)
+        for variable in module.variables:
+            if variable not in before:
+                module.erase(variable)
         raise
     copy.erase_dead()  # rules give the gradients of all operands
     return copy
@@ -94,7 +98,8 @@ def _check_trainable(f: Function, sources: Sequence[Storage]) -> None:
     for variable in f.variables:
         if variable.original in (_RATE, _STEPS):
             raise UserError(
-                f"expected no variable '{variable.original}' in '{f.name}': an optimizer has one of that name"
+                f"expected no variable '{variable.original}' in '{f.name}': an optimizer has one of that name",
+                note="give the variable another name",
             )
     saved, seen = {save.output for save in f.saves}, set[Storage]()
     for source in sources:
@@ -132,9 +137,10 @@ def _train(
     f.create_save("step", number.value, steps)
 
 
-def _sources(f: Function, wrt: Sequence[str] | None) -> list[Storage]:
+def _sources(f: Function, wrt: str | Sequence[str] | None) -> list[Storage]:
     """The storages to differentiate by. Raises UserError for names of none, and if there are none."""
-    if wrt is None:
+    names = [wrt] if isinstance(wrt, str) else wrt
+    if names is None:
         if sources := [v for v in f.variables if v.type.kind.is_float]:
             return list(sources)
         raise UserError(
@@ -144,7 +150,9 @@ def _sources(f: Function, wrt: Sequence[str] | None) -> list[Storage]:
     known: dict[str, Storage] = {}
     for storage in (*f.constants, *f.inputs, *f.variables):
         known |= {storage.name: storage, storage.original: storage}
-    for name in wrt:
+    if not names:
+        raise UserError("wrt: expected at least one name, got none")
+    for name in names:
         if name not in known:
             raise UserError(
                 f"wrt: expected a variable, an input or a constant of '{f.name}', got '{name}'"
@@ -153,7 +161,7 @@ def _sources(f: Function, wrt: Sequence[str] | None) -> list[Storage]:
             raise UserError(
                 f"wrt: expected floating-point numbers, got {known[name].type} '{name}'"
             )
-    return [known[name] for name in wrt]
+    return [known[name] for name in names]
 
 
 def _loss(f: Function, loss: str | NodeValue) -> NodeValue:

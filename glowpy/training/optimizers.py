@@ -71,6 +71,11 @@ class Step:
         if shape is not None:
             type = type.with_shape(shape)
         title = f"{self.variable.original}.{name}"
+        if any(variable.original == title for variable in self.f.variables):
+            raise UserError(
+                f"expected no variable '{title}': the optimizer keeps what it has of '{self.variable.original}' there",
+                note="give the variable another name",
+            )
         initial = Tensor.splat(type, first) if first else None
         slot = self.f.module.create_variable(title, type, original=title, initial=initial)
         self._slots[name] = slot
@@ -109,6 +114,11 @@ class Optimizer(ABC):
     def __post_init__(self) -> None:
         if not self.learning_rate >= 0:
             raise UserError(f"expected a learning rate of at least 0, got {self.learning_rate}")
+        for name in ("betas", "alpha", "rho", "momentum"):
+            shares = getattr(self, name, 0.0)
+            for share in shares if isinstance(shares, tuple) else (shares,):
+                if not 0 <= share < 1:
+                    raise UserError(f"{name}: expected shares from 0 to below 1, got {share}")
 
     def after(self, step: Step) -> Term:
         """The weight after a step, in its own type. Raises UserError for a weight that the rule is not for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import glowpy
 from glowpy import ElemKind, Function, Module, Type
 from glowpy.core.tensor import Array
 from glowpy.support.symbolic import symbol
-from glowpy.training.optimizers import SGD, Muon
+from glowpy.training.optimizers import SGD, Adam, Muon
 from tests.forward import check_adjoint
 
 F32 = ElemKind.F32
@@ -191,3 +192,34 @@ def test_an_optimizer_that_refuses_a_weight_leaves_no_function_behind() -> None:
     with pytest.raises(glowpy.UserError, match="Muon: expected weights of rank 2"):
         glowpy.differentiate(f, loss, optimizer=Muon())
     assert [function.name for function in module.functions] == ["main"]
+
+
+@pytest.mark.parametrize("taken", ["step", "learning_rate", "weights.0.mean"])
+def test_names_of_an_optimizer_are_its_own(taken: str) -> None:
+    f = _regression()
+    other = f.module.create_variable(taken, Type(F32, (2,)))
+    f.create_save("next", f.create_neg("n", other), other)
+    before = list(f.module.variables)
+    with pytest.raises(glowpy.UserError, match=f"expected no variable '{taken}'"):
+        glowpy.differentiate(f, "loss", wrt="weights.0", optimizer=Adam())
+    assert f.module.functions == [f]
+    assert f.module.variables == before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Adam(betas=(0.9, 1.0)), "betas: expected shares from 0 to below 1, got 1.0"),
+        (lambda: SGD(momentum=-0.5), "momentum: expected shares from 0 to below 1, got -0.5"),
+    ],
+)
+def test_shares_are_below_1(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(glowpy.UserError, match=message):
+        make()
+
+
+def test_one_name_and_none() -> None:
+    f = _regression()
+    assert [o.original for o in glowpy.differentiate(f, "loss", wrt="x").outputs][-1] == "x_grad"
+    with pytest.raises(glowpy.UserError, match="wrt: expected at least one name, got none"):
+        glowpy.differentiate(f, "loss", wrt=[])
