@@ -111,8 +111,10 @@ def _add_others(layers: _Layers, machine: Machine) -> None:
     for window, stride, pads in _MEANS:
         layers.avg_pool(window, stride, pads)
     for vectors in range(1, _MOST_VECTORS + 1):
-        for chain, rest in product((_nothing, _with_row, _with_row_rectified), (0, 8)):
-            layers.row(vectors, vectors * machine.lanes, chain, rest)
+        block = vectors * machine.lanes
+        rests = sorted({0, 8 % block})
+        for chain, rest in product((_nothing, _with_row, _with_row_rectified), rests):
+            layers.row(vectors, block, chain, rest)
     layers.softmax()
     for channels in _NORMALIZED:
         layers.local_response_normalization(channels)

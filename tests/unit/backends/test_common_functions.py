@@ -12,6 +12,7 @@ from glowpy import CpuBackend
 from glowpy.backends.cpu.codegen import entry_name, generate_llvm
 from glowpy.backends.cpu.options import CpuOptions
 from glowpy.backends.cpu.target import portable_machine
+from glowpy.backends.cpu.variant import machines_of, variant_named
 from glowpy.core.type import parse_type
 from glowpy.engine import compilation
 from glowpy.graph.function import Module
@@ -96,3 +97,11 @@ def test_code_for_what_is_named_is_not_in_stock(
     glowpy.compile(module, CpuBackend(options))
     with pytest.raises(AssertionError, match="the stock is opened"):
         glowpy.compile(module, CpuBackend())
+
+
+@pytest.mark.parametrize("name", ["x86_64_v2", "x86_64_v3", "x86_64_v4", "aarch64_neon"])
+def test_every_variant_has_them(name: str) -> None:
+    """An installation makes those of its whole family, also of variants with few lanes."""
+    variant = variant_named(name)
+    triple = portable_machine(CpuBackend().target).triple
+    assert len(list(common_texts(variant, machines_of(variant), triple))) > 100
