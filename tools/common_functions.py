@@ -106,10 +106,12 @@ def _add_patches(layers: _Layers, machine: Machine) -> None:
 
 def _add_others(layers: _Layers, machine: Machine) -> None:
     """Layers of a single row, and those without products, among them such as many networks have in the same size."""
-    for window, stride, pads in _WINDOWS:
-        layers.max_pool(window, stride, pads)
-    for window, stride, pads in _MEANS:
-        layers.avg_pool(window, stride, pads)
+    for window, stride, pad, all_channels in _WINDOWS:
+        for channels in all_channels:
+            layers.max_pool(window, stride, pad, channels)
+    for window, stride, pad, all_channels in _MEANS:
+        for channels in all_channels:
+            layers.avg_pool(window, stride, pad, channels)
     for vectors in range(1, _MOST_VECTORS + 1):
         block = vectors * machine.lanes
         rests = sorted({0, 8 % block})
@@ -125,16 +127,20 @@ def _add_others(layers: _Layers, machine: Machine) -> None:
 
 
 _WINDOWS = (
-    (3, 2, (0, 0, 0, 0)),
-    (3, 2, (0, 0, 1, 1)),
-    (3, 2, (1, 1, 1, 1)),
-    (3, 1, (1, 1, 1, 1)),
-    (2, 2, (0, 0, 0, 0)),
+    (3, 2, (0, 0, 0, 0), (64, 96, 128, 192, 256, 288, 512)),
+    (3, 2, (0, 0, 1, 1), (64, 128, 192, 256, 480, 512, 832)),
+    (3, 2, (1, 1, 1, 1), (24, 64)),
+    (3, 1, (1, 1, 1, 1), (192, 256, 480, 512, 528, 832)),
+    (2, 2, (0, 0, 0, 0), (64, 128, 256, 512)),
 )
-"""Windows of the largest: pixels in each direction, their stride, and pads."""
+"""Windows of the largest: pixels in each direction, their stride, pads, and the channels of many networks."""
 
-_MEANS = (2, 2, (0, 0, 0, 0)), (3, 1, (1, 1, 1, 1)), (3, 2, (1, 1, 1, 1))
-"""Windows of means."""
+_MEANS = (
+    (2, 2, (0, 0, 0, 0), (128, 256, 512)),
+    (3, 1, (1, 1, 1, 1), (192, 256, 288)),
+    (3, 2, (1, 1, 1, 1), (24, 240, 480)),
+)
+"""The same of means."""
 
 _NORMALIZED = 64, 96, 192, 256
 """Channels of layers that are normalized over neighbours."""
@@ -282,15 +288,15 @@ class _Layers:
         )  # fmt: skip
         self._save(node.result, chain)
 
-    def max_pool(self, window: int, stride: int, pads: tuple[int, ...]) -> None:
-        """The largest of windows; channels are whole vectors."""
-        input = self._image_of(stride, self._lanes * (2 * self._scale + 1))
+    def max_pool(self, window: int, stride: int, pads: tuple[int, ...], channels: int) -> None:
+        """The largest of windows."""
+        input = self._image_of(stride, channels)
         node = self._f.create_max_pool("max", input, (window,) * 2, (stride,) * 2, pads, (1, 1))
         self._save(node.result, _nothing)
 
-    def avg_pool(self, window: int, stride: int, pads: tuple[int, ...]) -> None:
+    def avg_pool(self, window: int, stride: int, pads: tuple[int, ...], channels: int) -> None:
         """Means of windows, of which the pads are no part."""
-        input = self._image_of(stride, self._lanes * (2 * self._scale + 1))
+        input = self._image_of(stride, channels)
         node = self._f.create_avg_pool("mean", input, (window,) * 2, (stride,) * 2, pads, (1, 1))
         self._save(node.result, _nothing)
 

@@ -4,9 +4,11 @@
 #include "kernels_gen.h"
 #include "libjit.h"
 
-/// One spatial dimension.
+/// One spatial dimension. The last of several windows `fits` into the image, whatever the extents are, where the result is no
+/// larger than the pads allow and nothing is padded at the end. A single window may be larger than the image.
 typedef struct {
   dim_t result, extent, kernel, stride, begin, end, step;
+  bool fits;
 } axis_t;
 
 /// The geometry of a pool, always with three dimensions.
@@ -33,14 +35,15 @@ typedef struct {
 } steps_t;
 
 INLINE pool_t pool_of(const ints_t *result_shape, const ints_t *input_shape, const ints_t *kernels,
-                      const ints_t *strides, const ints_t *pads, const ints_t *dilation) {
+                      const ints_t *strides, const ints_t *pads, const ints_t *dilation, bool ceil) {
   dim_t rank = kernels->size;
   pool_t pool = {.images = result_shape->at[0], .channels = result_shape->at[rank + 1]};
   UNROLL for (dim_t i = 0; i < 3; i++) {
     dim_t own = i - (3 - rank);
-    pool.axes[i] = own < 0 ? (axis_t){1, 1, 1, 1, 0, 0, 1}
+    pool.axes[i] = own < 0 ? (axis_t){1, 1, 1, 1, 0, 0, 1, true}
                            : (axis_t){result_shape->at[own + 1], input_shape->at[own + 1], kernels->at[own],
-                                      strides->at[own], pads->at[own], pads->at[own + rank], dilation->at[own]};
+                                      strides->at[own], pads->at[own], pads->at[own + rank], dilation->at[own],
+                                      !ceil && pads->at[own + rank] == 0 && result_shape->at[own + 1] > 1};
   }
   return pool;
 }
@@ -61,7 +64,8 @@ INLINE dim_t taps_before(axis_t axis, dim_t from, dim_t limit) {
 
 INLINE taps_t range_at(axis_t axis, dim_t index) {
   dim_t from = index * axis.stride - axis.begin;
-  bool whole = axis.begin == 0 && (axis.result - 1) * axis.stride + (axis.kernel - 1) * axis.step < axis.extent;
+  bool fits = axis.fits || (axis.result - 1) * axis.stride + (axis.kernel - 1) * axis.step < axis.extent;
+  bool whole = axis.begin == 0 && fits;
   if (whole) return (taps_t){from, axis.kernel, axis.kernel};
   dim_t skipped = taps_before(axis, from, 0);
   return (taps_t){from + skipped * axis.step, taps_before(axis, from, axis.extent) - skipped,
@@ -166,12 +170,9 @@ INLINE dim_t next_row(pool_t pool, steps_t steps) {
     dim_t times = (all + most - 1) / most;                                                                             \
     if (times == 1 && all > full) times = 2; /* a single call would read beyond the last channel */                    \
     dim_t vectors = (all + times - 1) / times;                                                                         \
-    UNROLL for (dim_t n = 1; n <= LONG_VECTORS; n++) {                                                                 \
-      if (n != vectors || n > most) continue; /* a constant number, which follows from channels that may be none */    \
-      for (dim_t c = 0; c < pool.channels; c += n * LANES_OF(T)) {                                                     \
-        dim_t at = min_dim(c, pool.channels - n * LANES_OF(T));                                                        \
-        NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, n, divisor);                                \
-      }                                                                                                                \
+    for (dim_t c = 0; c < pool.channels; c += vectors * LANES_OF(T)) {                                                 \
+      dim_t at = min_dim(c, pool.channels - vectors * LANES_OF(T));                                                    \
+      NAME##_vectors_##SUFFIX(to + at, image + at, pool, out_of, window, vectors, divisor);                            \
     }                                                                                                                  \
     return pool.channels;                                                                                              \
   }
@@ -199,9 +200,10 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
 /// POOL_TILE neighbouring windows, as POOL_VECTORS_OF has one: elements that they share are loaded once. With CHECKED,
 /// COMBINE may be wrong about NaN: then a vector that meets one, or an infinity, is computed again.
 #define POOL_TILES_OF(NAME, SUFFIX, T, V, X, VX, FIRST, COMBINE, FINISH, CHECKED)                                      \
-  INLINE V NAME##_row_##SUFFIX(V *sums, V odd, const X *row, pool_t pool, dim_t h, dim_t step, dim_t below) {          \
+  INLINE V NAME##_row_##SUFFIX(V *sums, const X *row, pool_t pool, dim_t h, dim_t step, dim_t below) {                 \
     axis_t axis = pool.axes[2];                                                                                        \
     dim_t last = (POOL_TILE - 1) * axis.stride + (axis.kernel - 1) * axis.step;                                        \
+    V odd = {};                                                                                                        \
     UNROLL for (dim_t col = 0; col <= last; col++) {                                                                   \
       V x = __builtin_convertvector(*(const VX *)(row + col * step), V);                                               \
       if (below && is_first_met(pool, h, col)) __builtin_prefetch(row + col * step + below, 0, 2);                     \
@@ -227,9 +229,9 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
       dim_t down = pool.axes[1].step * out_of.pixels[1];                                                               \
       if (rows == pool.axes[1].kernel) /* as most have */                                                              \
         UNROLL for (dim_t h = 0; h < pool.axes[1].kernel; h++)                                                         \
-          odd = NAME##_row_##SUFFIX(sums, odd, row + h * down, pool, h, step, below);                                  \
+          odd += NAME##_row_##SUFFIX(sums, row + h * down, pool, h, step, below);                                      \
       else                                                                                                             \
-        for (dim_t h = 0; h < rows; h++) odd = NAME##_row_##SUFFIX(sums, odd, row + h * down, pool, h, step, below);   \
+        for (dim_t h = 0; h < rows; h++) odd += NAME##_row_##SUFFIX(sums, row + h * down, pool, h, step, below);       \
     }                                                                                                                  \
     bool again = CHECKED && __builtin_reduce_or(odd != odd);                                                           \
     UNROLL for (dim_t p = 0; p < POOL_TILE; p++) {                                                                     \
@@ -273,7 +275,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
                                        const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
                                        const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit,        \
                                        dim_t last_unit) {                                                              \
-    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation, ceil);                          \
     steps_t into = steps_of(result_strides), out_of = steps_of(input_strides);                                         \
     FOR_EACH_WINDOW(pool, first_unit, last_unit, window) {                                                             \
       const T *image = input + window.image * out_of.image;                                                            \
@@ -282,7 +284,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
         T best = LOWEST;                                                                                               \
         FOR_EACH_TAP(pool, out_of, window, tap) {                                                                      \
           T x = image[tap + c * out_of.channel];                                                                       \
-          best = ((KEY(x) > KEY(best)) | (x != x)) ? x : best;                                                                   \
+          best = ((KEY(x) > KEY(best)) | (x != x)) ? x : best;                                                         \
         }                                                                                                              \
         to[c * into.channel] = best;                                                                                   \
       }                                                                                                                \
@@ -338,7 +340,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
       T *result, int64_t *argmax, const T *input, const ints_t *result_shape, const ints_t *argmax_shape,              \
       const ints_t *input_shape, const ints_t *kernels, const ints_t *strides, const ints_t *pads,                     \
       const ints_t *dilation, bool ceil, dim_t first_unit, dim_t last_unit) {                                          \
-    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation, ceil);                          \
     dim_t channels = pool.channels, pixels = count_pixels(pool), block = POOL_VECTORS * LANES_OF(int64_t);             \
     steps_t numbers = {.pixels = {pool.axes[1].extent * pool.axes[2].extent, pool.axes[2].extent, 1}};                 \
     dim_t width = pool.axes[2].result * channels, plane = pool.axes[1].result * width;                                 \
@@ -410,7 +412,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
                                        const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,      \
                                        const ints_t *pads, const ints_t *dilation, bool ceil,                          \
                                        bool count_include_pads, dim_t first_unit, dim_t last_unit) {                   \
-    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation, ceil);                          \
     avg_pool_rows_##SUFFIX(result, input, pool, steps_of(result_strides), steps_of(input_strides),                     \
                            count_include_pads, first_unit, last_unit);                                                 \
   }
@@ -425,7 +427,7 @@ INLINE bool has_tap(axis_t axis, dim_t col) {
                                            const ints_t *input_strides, const ints_t *kernels, const ints_t *strides,  \
                                            const ints_t *pads, const ints_t *dilation, bool ceil, dim_t first_unit,    \
                                            dim_t last_unit) {                                                          \
-    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation);                                \
+    pool_t pool = pool_of(result_shape, input_shape, kernels, strides, pads, dilation, ceil);                          \
     sum_pool_rows_##SUFFIX((uint32_t *)result, input, pool, steps_of(result_strides), steps_of(input_strides), false,  \
                            first_unit, last_unit);                                                                     \
   }

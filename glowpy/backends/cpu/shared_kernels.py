@@ -1,7 +1,7 @@
 """Kernels that instructions of many sizes share: sizes are arguments where code for one of them alone is no faster.
 
 Such a function is called as products' walks are, and needs not be compiled for a network if an installation brings it.
-What decides which code there is stays constant: ranks, attributes, small sizes, and whether a line of elements is made
+What decides which code there is stays constant: ranks, attributes, small sizes, channels of pools, and whether a line is made
 of whole vectors, or of which part of one.
 """
 
@@ -33,20 +33,19 @@ _LEAST: Mapping[type[Instruction], int] = {
 }
 """The least size that is an argument, for each kind of instruction. A softmax adds few elements up in another order."""
 
-_WITH_LINES: tuple[type[Instruction], ...] = (LocalResponseNormalizationInst,)
-"""Instructions whose lines have constant lengths: LLVM unrolls the loop over one, in which it waits for roots."""
+_POOLS = MaxPoolInst | AvgPoolInst | SumPoolInst
+
+_WITH_CHANNELS = LocalResponseNormalizationInst | _POOLS
+"""Instructions whose channels are constant: places of a window's taps follow from them, and how long loops are."""
 
 Sizes = Sequence[Shape]
 """Shapes, then strides, of operands, as a kernel takes them."""
 
 
-_POOLS = MaxPoolInst | AvgPoolInst | SumPoolInst
-
-
 def is_shared(inst: Instruction, sizes: Sizes) -> bool:
     """Whether a kernel takes sizes as arguments: those of a network without symbols.
 
-    A pool with a single window in a row has other code for each number of channels.
+    A pool with a single window in a row is all about its extents.
     """
     if type(inst) not in _LEAST or (isinstance(inst, _POOLS) and inst.result.type.shape[-2] == 1):
         return False
@@ -66,10 +65,10 @@ def shared_kernel(
     network = caller.name.partition(".")[0]
     body = Body(module, f"{network}.{inst.SCHEMA.mnemonic}", caller.lines, parameters)
     body.follow(caller)
-    line = isinstance(inst, _WITH_LINES)
     passed = [f"{type} {name}" for type, name in zip(types, names, strict=True)]
     for index, one in enumerate(sizes):
-        array = _array(body, names[count + index], static(one), _LEAST[type(inst)], line)
+        constant = (1 if index < count else 2) if isinstance(inst, _WITH_CHANNELS) else 0
+        array = _array(body, names[count + index], static(one), _LEAST[type(inst)], constant)
         passed[count + index] = f"ptr {array}"
     for index in range(count + len(sizes), len(arguments)):
         if not arguments[index].partition(" ")[2].startswith("%"):
@@ -79,13 +78,13 @@ def shared_kernel(
     return module.function(body, inline=False)
 
 
-def _array(body: Body, given: str, sizes: tuple[int, ...], least: int, line: bool) -> str:
+def _array(body: Body, given: str, sizes: tuple[int, ...], least: int, constant: int) -> str:
     """An `ints_t` with these sizes, the larger ones as they are `given`; what is known of these LLVM is told.
 
-    The length of a `line`, the last, is constant if so asked.
+    As many of the last as are asked for stay `constant`: channels, and how far apart these and pixels are.
     """
     module = body.module
-    open_sizes = sizes[:-1] if line else sizes
+    open_sizes = sizes[: len(sizes) - constant]
     if all(size < least for size in open_sizes):
         return module.ints(sizes)
     array, dim = body.alloca("%ints_t"), module.dim
