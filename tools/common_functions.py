@@ -126,7 +126,9 @@ def _add_others(layers: _Layers, machine: Machine) -> None:
             layers.elements(channels, chain)
 
 
-_WINDOWS = (
+_Window = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+_WINDOWS: Sequence[_Window] = (
     (3, 2, (0, 0, 0, 0), (64, 96, 128, 192, 256, 288, 512)),
     (3, 2, (0, 0, 1, 1), (64, 128, 192, 256, 480, 512, 832)),
     (3, 2, (1, 1, 1, 1), (24, 64)),
@@ -135,7 +137,7 @@ _WINDOWS = (
 )
 """Windows of the largest: pixels in each direction, their stride, pads, and the channels of many networks."""
 
-_MEANS = (
+_MEANS: Sequence[_Window] = (
     (2, 2, (0, 0, 0, 0), (128, 256, 512)),
     (3, 1, (1, 1, 1, 1), (192, 256, 288)),
     (3, 2, (1, 1, 1, 1), (24, 240, 480)),

@@ -1,8 +1,8 @@
 """Kernels that instructions of many sizes share: sizes are arguments where code for one of them alone is no faster.
 
 Such a function is called as products' walks are, and needs not be compiled for a network if an installation brings it.
-What decides which code there is stays constant: ranks, attributes, small sizes, channels of pools, and whether a line of
-elements is made of whole vectors, or of which part of one.
+What decides which code there is stays constant: ranks, attributes, small sizes, channels of pools, and whether a line
+of elements is made of whole vectors, or of which part of one.
 """
 
 from __future__ import annotations
