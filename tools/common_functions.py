@@ -60,7 +60,7 @@ def common_texts(variant: Variant, machines: Sequence[Machine], triple: str) -> 
 
 def _texts(machines: Sequence[Machine], backend: CpuBackend, scale: int) -> list[str]:
     """The texts of all functions of a network whose sizes are so many times those of another."""
-    layers = _Layers(scale, machines[0].lanes)
+    layers = _Layers(scale)
     for model in dict.fromkeys(model for machine in machines for model in machine.models):
         _add_tiles(layers, model)
     _add_patches(layers, machines[0])
@@ -199,8 +199,7 @@ class _Layers:
         module: The network.
     """
 
-    def __init__(self, scale: int, lanes: int) -> None:
-        self._lanes = lanes
+    def __init__(self, scale: int) -> None:
         self.module = Module()
         self._f = self.module.create_function("main")
         self._scale = scale
