@@ -147,7 +147,12 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--bits", type=int, choices=(4, 8), default=4)
     parser.add_argument("--past", type=whole_number, default=128, help="tokens before one")
-    parser.add_argument("--new", default="1,128", help="how many tokens; several begin a text")
+    parser.add_argument(
+        "--new",
+        type=lambda text: [whole_number(part) for part in text.split(",")],
+        default=[1, 128],
+        help="how many tokens, with commas between; several begin a text (1,128)",
+    )
     parser.add_argument("--threads", type=threads, default=1)
     parser.add_argument("--core", type=usable_core, help="the processor to stay on")
     parser.add_argument("--small", action="store_true", help="a network for tests of this tool")
@@ -171,9 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             write_onnx(path, shape, options.bits, level)
         if find_spec("llama_cpp") is not None and not options.small:
             write_gguf(folder / f"llama-{options.bits}.gguf", shape, options.bits)
-        news = [int(text) for text in options.new.split(",")]
         rows = [
-            measure(folder, shape, options.past if new == 1 else 0, new, options) for new in news
+            measure(folder, shape, options.past if new == 1 else 0, new, options)
+            for new in options.new
         ]
     if options.json:
         figures = {"rows": list(map(asdict, rows)), "onnxruntime": onnxruntime.__version__}

@@ -191,6 +191,7 @@ switch, and uses what the processor has.
 """
 _FIRST = """
 Whole processes, from their start to their first result: they import a runtime, open the model, and run it once.
+Kernels and functions that many networks have came with the installation.
 glowpy's cache is empty; *again* is the same with what the first process has left there.
 """
 _DECODERS = """

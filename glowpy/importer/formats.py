@@ -37,7 +37,7 @@ from glowpy.importer.reports import blamed
 from glowpy.importer.storage import InFile
 from glowpy.importer.survey import Survey
 from glowpy.importer.text_model import GraphText, InstructionText
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 from glowpy.support.limits import within_limits
 from glowpy.support.loc import Loc
 from glowpy.support.symbolic import Dim
@@ -246,6 +246,7 @@ def load(
         trainable: Weights of an ONNX model that become variables and begin as they are in the file: their names,
             patterns such as `layer1.*`, or `all`. Patterns and `all` take floating-point initializers whose elements no
             operator needs to be known, and no statistics of batch normalizations; `all` takes no numbers of rank 0.
+            Running averages of batch normalizations in training are variables as well, which each run moves.
 
     Raises LoadError for a file that is no model, UnsupportedError that lists everything that cannot be
     imported, ValueNeededError if an operator needs the elements of an input that is not in `values`, and
@@ -254,6 +255,7 @@ def load(
     opened = open_whole(model).resized(shapes or {})
     if trainable is None:
         return opened.build(shapes=shapes, dims=dims, values=values, state=state)
+    expect_type("trainable", trainable, str | Sequence, "names, patterns or 'all'")
     opened = opened.with_trainable(trainable)
     while True:
         try:

@@ -18,7 +18,7 @@ from glowpy.core.type import Type
 from glowpy.graph.calls import in_place_of_call, known_number
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Operand, Placeholder, Storage, Variable
-from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode
+from glowpy.graph.nodes_gen import CallNode, IfNode, LoopNode, MinNode, ReshapeNode
 from glowpy.ops.positions import number
 from glowpy.support.errors import UnsupportedError
 from glowpy.support.symbolic import Dim
@@ -125,15 +125,25 @@ def _differentiate_loop(f: Function, n: LoopNode, *flows: NodeValue | None) -> l
 
 def _room(n: LoopNode) -> Dim:
     """A bound for the number of rounds. Raises UnsupportedError where none is known."""
-    limit = known_number(n.inputs[0])
     if len(n.results) > n.carried + 1:
         return n.room
+    limit = _highest(n.inputs[0])
     if limit is None:
         raise UnsupportedError(
             f"loop %{n.name} has no derivative: nothing bounds the number of its rounds, each of which is to be kept",
             loc=n.loc,
         )
     return max(limit, 0)
+
+
+def _highest(count: NodeValue) -> int | None:
+    """The most that a count can be: that of a constant, and of the least of several; None if it is not known."""
+    if isinstance(count.node, MinNode):
+        bounds = [bound for bound in map(_highest, count.node.inputs) if bound is not None]
+        return min(bounds, default=None)
+    if isinstance(count.node, ReshapeNode):
+        return _highest(count.node.input)
+    return known_number(count)
 
 
 def _storages(function: Function, storages: Sequence[Storage]) -> list[Storage]:

@@ -14,7 +14,7 @@ from glowpy.graph.clone import Values, clone_function
 from glowpy.graph.function import Function
 from glowpy.graph.node import NodeValue, Storage, Variable
 from glowpy.ops.term import Term
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 from glowpy.training.optimizers import Optimizer, Step
 
 __all__ = ["differentiate"]
@@ -46,8 +46,8 @@ def differentiate(
     Args:
         function: A function of any module, with static or open shapes.
         loss: The name of an output, or a value of `function`: one floating-point number, such as `f32[1x1]`.
-        wrt: Names of inputs, variables and constants, as in the user's model. All variables of a floating-point kind,
-            if left out.
+        wrt: Names of inputs and variables, as in the user's model, and of constants, as in dumps. All variables of a
+            floating-point kind that the function does not save itself, if left out.
         optimizer: The rule by which variables change, such as `glowpy.training.optimizers.Adam()`.
         name: Of the new function; `NAME_gradients`, or `NAME_training` with an optimizer, if left out.
 
@@ -58,6 +58,9 @@ def differentiate(
 
     Reverse mode (Linnainmaa 1970), as in section 3.2 of the Glow paper.
     """
+    expect_type("function", function, Function, "a function of a module, such as module.main")
+    if optimizer is not None:
+        expect_type("optimizer", optimizer, Optimizer, "an Optimizer, such as Adam()")
     module = function.module
     sources = _sources(function, wrt)
     if optimizer is not None:
@@ -68,7 +71,7 @@ def differentiate(
     title = name or module.unused_function_name(f"{function.name}_{suffix}")
     copy = clone_function(function, module, title, values)
     by = [values.get(source.value, source.value) for source in sources]
-    before = set(module.variables)
+    before = {*module.functions, *module.variables} - {copy}
     try:
         derivatives = gradients(copy, values.get(target, target), by)
         if optimizer is None:
@@ -76,7 +79,9 @@ def differentiate(
         else:
             _train(copy, sources, derivatives, optimizer)
     except UserError:
-        module.erase_function(copy)
+        for added in reversed(module.functions):
+            if added not in before:
+                module.erase_function(added)
         for variable in module.variables:
             if variable not in before:
                 module.erase(variable)
@@ -141,7 +146,8 @@ def _sources(f: Function, wrt: str | Sequence[str] | None) -> list[Storage]:
     """The storages to differentiate by. Raises UserError for names of none, and if there are none."""
     names = [wrt] if isinstance(wrt, str) else wrt
     if names is None:
-        if sources := [v for v in f.variables if v.type.kind.is_float]:
+        saved = {save.output.storage for save in f.saves}
+        if sources := [v for v in f.variables if v.type.kind.is_float and v not in saved]:
             return list(sources)
         raise UserError(
             f"function '{f.name}': expected variables to differentiate by, got none",
@@ -155,7 +161,8 @@ def _sources(f: Function, wrt: str | Sequence[str] | None) -> list[Storage]:
     for name in names:
         if name not in known:
             raise UserError(
-                f"wrt: expected a variable, an input or a constant of '{f.name}', got '{name}'"
+                f"wrt: expected a variable, an input or a constant of '{f.name}', got '{name}'",
+                note="glowpy.load(..., trainable=...) makes variables of a model's weights",
             )
         if not known[name].type.kind.is_float:
             raise UserError(

@@ -7,7 +7,7 @@ from glowpy.graph.clone import Values, clone_function, clone_storage
 from glowpy.graph.function import Function, Module
 from glowpy.graph.node import Variable
 from glowpy.runtime.state import State
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 
 __all__ = ["freeze"]
 
@@ -21,6 +21,8 @@ def freeze(function: Function, state: State) -> Module:
 
     Raises UserError for a function that others call, and for variables that the state does not have.
     """
+    expect_type("function", function, Function, "a function of a module, such as module.main")
+    expect_type("state", state, State, "a state, as network.state() makes one")
     if function.is_called:
         raise UserError(f"expected a network, got @{function.name}, which others call")
     module, values = Module(), Values()

@@ -17,7 +17,7 @@ from glowpy.core.type import Shape
 from glowpy.graph.function import Function
 from glowpy.graph.node import Variable
 from glowpy.ops.term import Term
-from glowpy.support.errors import UserError
+from glowpy.support.errors import UserError, expect_type
 from glowpy.support.symbolic import static
 
 __all__ = [
@@ -112,6 +112,7 @@ class Optimizer(ABC):
     learning_rate: float
 
     def __post_init__(self) -> None:
+        expect_type("learning_rate", self.learning_rate, int | float, "a number")
         if not self.learning_rate >= 0:
             raise UserError(f"expected a learning rate of at least 0, got {self.learning_rate}")
         for name in ("betas", "alpha", "rho", "momentum"):

@@ -38,7 +38,7 @@ from glowpy.importer.onnx.order import fixed_names, in_order, place_of
 from glowpy.importer.onnx.signature import is_typed, typed_outputs, value_info
 from glowpy.importer.onnx.source import Source, read_source
 from glowpy.importer.onnx.tensor import decode_all
-from glowpy.importer.onnx.trainable import trainable_names
+from glowpy.importer.onnx.trainable import running_averages, trainable_names
 from glowpy.importer.reports import located, raise_all
 from glowpy.support.errors import UserError
 from glowpy.support.limits import within_limits
@@ -81,6 +81,7 @@ class OnnxModel(Model):
         written: The shapes that inputs are declared with which are given others, by name: see `resized`.
         weights: The initializers that become variables, by name. They are inputs until a module is built.
         named: Those of them that were asked for by their own names, not by a pattern.
+        running: Averages among them that each run moves, and the names of what it moves them to.
     """
 
     source: Source
@@ -93,6 +94,7 @@ class OnnxModel(Model):
     written: dict[str, list[DeclaredDim]] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
     named: frozenset[str] = frozenset()
+    running: dict[str, str] = field(default_factory=dict)
 
     def note(self, errors: list[UserError]) -> None:
         """Raises one error for all, or notes them."""
@@ -257,10 +259,13 @@ class OnnxModel(Model):
         unknown = {name: dim for name, dim in bounds.items() if count_output(name) not in counts}
         if unknown:
             self.types(shapes, {**sizes, **unknown}, arrays)  # says that there is no such dimension
-        keep_state(module.main, state or {})
-        for placeholder in list(module.placeholders):
+        keep_state(module.main, {**(state or {}), **self.running})
+        for placeholder in module.main.parameters:  # not what functions that it calls take
             if (weight := self.weights.get(placeholder.original)) is not None:
                 module.begin(module.make_variable(placeholder), weight)
+        for variable in module.variables:
+            if variable.original in self.running:
+                module.begin(variable, self.weights[variable.original])
         set_initial_values(module, self.source.proto.graph, self.initializers, self.file)
         return module
 
@@ -274,7 +279,14 @@ class OnnxModel(Model):
         graph, stored = self.source.proto.graph, self.initializers
         chosen = trainable_names(graph, stored, names, self.file)
         by_name = {names} if isinstance(names, str) else set(names)
-        return self._with_weights({name: stored[name] for name in chosen}, by_name & set(chosen))
+        model = copy(self)
+        model.running = running_averages(graph, stored)
+        outputs = {info.name for info in self.outputs}
+        moved = ((a, stored[b].type) for b, a in model.running.items() if a not in outputs)
+        infos = [ValueInfo(name, type.kind, [*type.extents]) for name, type in moved]
+        model.outputs = [*self.outputs, *infos]
+        weights = {name: stored[name] for name in dict.fromkeys((*chosen, *model.running))}
+        return model._with_weights(weights, by_name & set(chosen))
 
     def without_trainable(self, error: ValueNeededError) -> OnnxModel:
         """The model with weights as constants whose elements are needed, unless they were asked for by name."""

@@ -12,10 +12,22 @@ from glowpy.importer.onnx.order import names_read
 from glowpy.support.errors import UserError
 from glowpy.support.loc import Loc
 
-__all__ = ["trainable_names"]
+__all__ = ["running_averages", "trainable_names"]
 
 _STATISTICS = slice(3, 5)
 """Inputs of a BatchNormalization that it has from batches, and that no gradient is to change."""
+_MOVED = slice(1, 3)
+"""Outputs of one in training, which these inputs are in the next step."""
+
+
+def running_averages(graph: onnx.GraphProto, initializers: Mapping[str, Tensor]) -> dict[str, str]:
+    """The statistics that batch normalizations in training move, and the names of what they are moved to."""
+    pairs: dict[str, str] = {}
+    for node in graph.node:
+        if node.op_type == "BatchNormalization" and not node.domain:
+            before, after = node.input[_STATISTICS], node.output[_MOVED]
+            pairs |= {b: a for b, a in zip(before, after, strict=False) if a and b in initializers}
+    return pairs
 
 
 def trainable_names(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -123,3 +125,92 @@ def test_gradients_are_written_as_onnx(path: Path, tmp_path: Path) -> None:
     assert {"x_grad", "conv_weight_grad", "head_weight_grad"} <= {*names}
     for name, array in zip(names, session.run(None, inputs), strict=True):
         np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-4)
+
+
+def test_running_averages_are_moved_and_frozen(path: Path, tmp_path: Path) -> None:
+    """The network that infers has the averages of the one that was trained, by their names."""
+    model = onnx.load(path)
+    norm = next(node for node in model.graph.node if node.op_type == "BatchNormalization")
+    norm.attribute.append(onnx.helper.make_attribute("training_mode", 1))
+    norm.output.extend(["norm_mean_after", "norm_variance_after"])
+    onnx.save(model, tmp_path / "training.onnx")
+    f = glowpy.load(tmp_path / "training.onnx", trainable="all").main
+    outputs = [output.original for output in f.outputs]
+    assert outputs == ["loss", "y"]
+    step = glowpy.compile(glowpy.differentiate(f, "loss", optimizer=SGD(0.0)), "interpreter")
+    state = step.state()
+    rng = np.random.default_rng(4)
+    before = np.array(state["norm_mean"])
+    weights, bias = np.array(state["conv_weight"]), np.array(state["conv_bias"])
+    x = rng.normal(size=(4, 3, 6, 6)).astype(np.float32)
+    step({"x": x, "labels": np.zeros((4, 2), np.float32)}, state=state)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    sums = np.einsum("nchwij,ocij->nohw", windows, weights) + bias[:, None, None]
+    np.testing.assert_allclose(
+        state["norm_mean"], 0.9 * before + 0.1 * sums.mean((0, 2, 3)), rtol=1e-5, atol=1e-6
+    )
+
+    infers = glowpy.load(path, trainable=[variable.original for variable in f.variables]).main
+    frozen = glowpy.freeze(infers, state)
+    assert not frozen.variables
+    normal = (sums - state["norm_mean"][:, None, None]) / np.sqrt(
+        state["norm_variance"][:, None, None] + 1e-5
+    ) * state["norm_scale"][:, None, None] + state["norm_bias"][:, None, None]
+    flat = np.maximum(normal, 0).reshape(4, -1)
+    expected = flat @ state["head_weight"].T + state["head_bias"]
+    actual = glowpy.compile(frozen)({"x": x, "labels": np.zeros((4, 2), np.float32)})
+    np.testing.assert_allclose(actual["y"], expected, rtol=1e-4, atol=1e-4)
+
+
+IN_BODY = """<ir_version: 10, opset_import: ["" : 22]>
+g (float[2,3] x, int64 n) => (float loss) {
+  yes = Constant <value = bool {1}> ()
+  five = Constant <value = int64 {5}> ()
+  limit = Min (n, five)
+  last = Loop (limit, yes, x) <
+    body = b (int64 i, bool k, float[2,3] h) => (bool ko, float[2,3] ho) {
+      p = MatMul (h, weight)
+      ho = Tanh (p)
+      ko = Identity (k)
+    }
+  >
+  loss = ReduceSum <keepdims = 0> (last)
+}"""
+
+
+def test_weights_that_only_a_body_reads() -> None:
+    model = onnx.parser.parse_model(IN_BODY)
+    array = np.random.default_rng(1).normal(size=(3, 3)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(array, "weight"))
+    f = glowpy.load(model, trainable="all").main
+    assert [variable.original for variable in f.variables] == ["weight"]
+    step = glowpy.compile(glowpy.differentiate(f, "loss", optimizer=SGD(0.1)))
+    state = step.state()
+    inputs = {"x": np.full((2, 3), 0.5, np.float32), "n": np.array(3)}
+    losses = [step(inputs, state=state)["loss"].item() for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0] - 0.1
+
+
+WRONG: list[tuple[Callable[[Any, Any], object], str]] = [
+    (lambda m, _: glowpy.differentiate(m, "loss"), "function: expected a function of a module"),
+    (
+        lambda m, _: glowpy.differentiate(m.main, "loss", optimizer=_any(SGD)),
+        "expected an Optimizer",
+    ),
+    (lambda m, _: glowpy.freeze(m.main, _any({})), "state: expected a state, as network.state"),
+    (lambda _, __: SGD(_any("fast")), "learning_rate: expected a number, got 'fast'"),
+    (lambda _, path: glowpy.load(path, trainable=_any(True)), "trainable: expected names"),
+]
+
+
+def _any(value: object) -> Any:
+    return value
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_arguments_of_other_types(
+    path: Path, call: Callable[[Any, Any], object], message: str
+) -> None:
+    with pytest.raises(glowpy.UserError, match=message):
+        call(glowpy.load(path, trainable="all"), path)
