@@ -324,6 +324,17 @@ def test_all_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize("name", ["net.glow", "net.ir"])
+def test_text_is_not_what_is_saved(name: str, tmp_path: Path) -> None:
+    module = Module()
+    f = module.create_function("main")
+    x = module.create_placeholder("x", parse_type("f32[4]"))
+    saved(module, f.create_relu("r", x), "y")
+    with pytest.raises(glowpy.UserError, match="expected the name of an ONNX file"):
+        glowpy.save(module, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def test_every_node_of_a_model_can_be_written() -> None:
     """All but calls and profiles, what lowers quantized arithmetic, random bits, and what came to ONNX later."""
     assert FAMILIES

@@ -34,14 +34,24 @@ from glowpy.opt.pipelines import GRAPH_DEFAULT
 from glowpy.passes import PassContext, Pipeline, Rewrites
 from glowpy.recipe import run_on_all
 from glowpy.support.dumped import INITIAL
-from glowpy.support.errors import Diagnostic, InternalError, UnsupportedError, expect_type
+from glowpy.support.errors import (
+    Diagnostic,
+    InternalError,
+    UnsupportedError,
+    UserError,
+    expect_type,
+)
 from glowpy.support.limits import within_limits
+from glowpy.support.loc import Loc
 from glowpy.support.output_files import check_output_file
 
 __all__ = ["check_kinds", "check_model", "model_proto", "prepare", "save", "value_info", "written"]
 
 _IR_VERSION = 10
 """The one that came with the opset."""
+
+_TEXT = frozenset({".glow", ".ir"})
+"""Endings of files that readers take for text of graphs and of instructions."""
 
 _WITH_BF16 = 22
 """An opset with the same operators, more of which take bf16."""
@@ -78,6 +88,12 @@ def save(
     """
     expect_type("model", model, Module | Function, "a Module or Function, as glowpy.load gives")
     check_output_file(str(path))
+    if Path(path).suffix in _TEXT:
+        raise UserError(
+            "expected the name of an ONNX file: this is one of text",
+            loc=Loc(str(path)),
+            note="str(module) is the text of a graph; glowpy dump writes it with its constants",
+        )
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)
