@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from glowpy.runtime.compiled import CompiledFunction
     from glowpy.runtime.instance import Instance
     from glowpy.runtime.state import State
-    from glowpy.session.checkup import Checkup, check
+    from glowpy.session.checkup import check
     from glowpy.session.session import InferenceSession
     from glowpy.support.errors import (
         GlowError,
@@ -45,14 +45,12 @@ if TYPE_CHECKING:
     )
     from glowpy.support.progress import reporting
     from glowpy.training.differentiate import differentiate
-    from glowpy.training.freeze import freeze
 
     __version__: str
 
 __all__ = [
     "Backend",
     "BundleOptions",
-    "Checkup",
     "CompileOptions",
     "CompiledFunction",
     "Constant",
@@ -83,7 +81,6 @@ __all__ = [
     "check",
     "compile",
     "differentiate",
-    "freeze",
     "function",
     "integer_ports",
     "load",
@@ -96,7 +93,6 @@ __all__ = [
 
 _HOMES = {
     "glowpy.training.differentiate": ("differentiate",),
-    "glowpy.training.freeze": ("freeze",),
     "glowpy.backend": ("Backend", "CompileOptions"),
     "glowpy.runtime.compiled": ("CompiledFunction",),
     "glowpy.runtime.instance": ("Instance",),
@@ -105,7 +101,7 @@ _HOMES = {
     "glowpy.backends.cpu.options": ("CpuOptions",),
     "glowpy.backends.interpreter.backend": ("InterpreterBackend",),
     "glowpy.bundling.make": ("bundle",),
-    "glowpy.session.checkup": ("Checkup", "check"),
+    "glowpy.session.checkup": ("check",),
     "glowpy.core.elemkind": ("ElemKind",),
     "glowpy.runtime.state": ("State",),
     "glowpy.core.tensor": ("Tensor",),

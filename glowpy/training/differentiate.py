@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -71,23 +72,31 @@ def differentiate(
     title = name or module.unused_function_name(f"{function.name}_{suffix}")
     copy = clone_function(function, module, title, values)
     by = [values.get(source.value, source.value) for source in sources]
-    before = {*module.functions, *module.variables} - {copy}
-    try:
+    with _taken_back(copy):
         derivatives = gradients(copy, values.get(target, target), by)
         if optimizer is None:
             _save(copy, sources, derivatives)
         else:
             _train(copy, sources, derivatives, optimizer)
+    copy.erase_dead()  # rules give the gradients of all operands
+    return copy
+
+
+@contextmanager
+def _taken_back(f: Function) -> Iterator[None]:
+    """Erases a function, and all functions and variables that were added for it, if the `with` raises UserError."""
+    module = f.module
+    before = {*module.functions, *module.variables} - {f}
+    try:
+        yield
     except UserError:
-        for added in reversed(module.functions):
-            if added not in before:
-                module.erase_function(added)
+        for function in reversed(module.functions):
+            if function not in before:
+                module.erase_function(function)
         for variable in module.variables:
             if variable not in before:
                 module.erase(variable)
         raise
-    copy.erase_dead()  # rules give the gradients of all operands
-    return copy
 
 
 def _save(f: Function, sources: Sequence[Storage], gradients: Sequence[NodeValue]) -> None:

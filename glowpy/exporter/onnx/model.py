@@ -87,13 +87,7 @@ def save(
     UserError for a file that cannot be written.
     """
     expect_type("model", model, Module | Function, "a Module or Function, as glowpy.load gives")
-    check_output_file(str(path))
-    if Path(path).suffix in _TEXT:
-        raise UserError(
-            "expected the name of an ONNX file: this is one of text",
-            loc=Loc(str(path)),
-            note="str(module) is the text of a graph; glowpy dump writes it with its constants",
-        )
+    _check_name(path)
     f = model.main if isinstance(model, Module) else model
     work = f.module.clone().function(f.name)
     verify_module(work.module)
@@ -121,6 +115,17 @@ def save(
     opset.version = check_kinds(graph, proto, large, (OPSETS[""], _WITH_BF16))
     check_model(proto, large)
     write_model(path, proto, large, limit=min(external_above, LIMIT))
+
+
+def _check_name(path: str | Path) -> None:
+    """Finds out before the work that a file cannot be written, or would be taken for text. Raises UserError."""
+    check_output_file(str(path))
+    if Path(path).suffix in _TEXT:
+        raise UserError(
+            "expected the name of an ONNX file: this is one of text",
+            loc=Loc(str(path)),
+            note="str(module) is the text of a graph; glowpy dump writes it with its constants",
+        )
 
 
 def prepare(f: Function, ctx: PassContext, operators: QOperatorPass | None = None) -> None:

@@ -136,7 +136,7 @@ def test_products(left: tuple[int, ...], right: tuple[int, ...], computed: bool)
 CONVS = [
     Conv((6, 7), 3, 5, (3, 3), pads=(1, 1, 1, 1)),
     Conv(
-        (7, 8), 6, 4, (3, 2), strides=(2, 1), pads=(2, 0, 1, 3), dilation=(1, 2), group=2, batch=2
+        (7, 8), 46, 38, (3, 2), strides=(2, 1), pads=(2, 0, 1, 3), dilation=(1, 2), group=2, batch=2
     ),
     Conv((6, 7), 8, 33, (1, 1), batch=2),
     Conv((9, 9), 4, 40, (3, 3), strides=(2, 2)),
@@ -170,9 +170,9 @@ def test_convolutions(conv: Conv) -> None:
 
 
 def test_a_computed_filter() -> None:
-    conv = Conv((5, 6), 4, 6, (3, 3), pads=(1, 1, 1, 1), group=2)
-    x, filter, bias = floats(1, 5, 6, 4), floats(6, 3, 3, 2, seed=1), np.zeros(6, np.float32)
-    shapes: dict[str, str | Type] = {"x": "f32[1x5x6x4]", "w": "f32[6x3x3x2]"}
+    conv = Conv((5, 6), 40, 42, (3, 3), pads=(1, 1, 1, 1), group=2)
+    x, filter, bias = floats(1, 5, 6, 40), floats(42, 3, 3, 20, seed=1), np.zeros(42, np.float32)
+    shapes: dict[str, str | Type] = {"x": "f32[1x5x6x40]", "w": "f32[42x3x3x20]"}
     check(
         lambda: network(shapes, {"b": bias}, lambda f, *operands: convolution(conv, f, *operands)),
         {"x": x, "w": filter},

@@ -92,7 +92,7 @@ def test_a_processor_may_have_a_model_of_its_own() -> None:
     variant = variant_named("x86_64_v4_vnni")
     zen = for_processor(variant, "znver4")
     assert zen.machine.multiplies == variant.machine.multiplies / 2
-    same = {"machine", "double_machine", "byte_machine", "bf16_machine"}
+    same = {"machine", "double_machine", "byte_machine", "word_machine", "bf16_machine"}
     for field in set(Variant.__slots__) - same:
         assert getattr(zen, field) == getattr(variant, field)
     assert for_processor(variant, "sapphirerapids") is variant

@@ -252,7 +252,7 @@ def test_the_interpreter_runs_it() -> None:
     [
         convolution("f32[1x20x20x64]", 64, (3, 3), strides=(2, 2)),
         convolution("f32[1x20x20x64]", 64, (3, 3), dilation=(2, 1)),
-        convolution("f32[1x20x20x64]", 64, (3, 3), group=16),
+        convolution("f32[1x20x20x96]", 96, (3, 3), group=8),
         convolution("f32[1x20x20x3]", 64, (3, 3)),
         convolution("f32[1x20x20x64]", 64, (1, 1)),
         convolution("f32[1x3x3x64]", 64, (3, 3)),

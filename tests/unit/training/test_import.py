@@ -12,6 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import glowpy
+from glowpy.training.freeze import freeze
 from glowpy.training.optimizers import SGD
 
 MODEL = """<ir_version: 10, opset_import: ["" : 22]>
@@ -79,12 +80,12 @@ def test_weights_change_and_become_constants(path: Path, tmp_path: Path) -> None
     losses = [step(inputs, state=state)["loss"].item() for _ in range(20)]
     assert losses[-1] < losses[0] / 2
 
-    frozen = glowpy.freeze(f, state)
+    frozen = freeze(f, state)
     assert not frozen.variables
     expected = glowpy.compile(f, "interpreter")(inputs, state=state)
     actual = glowpy.compile(frozen, "cpu")(inputs)
     np.testing.assert_allclose(actual["y"], expected["y"], rtol=1e-5, atol=1e-5)
-    glowpy.save(glowpy.freeze(f, state), tmp_path / "trained.onnx")
+    glowpy.save(freeze(f, state), tmp_path / "trained.onnx")
     again = glowpy.InferenceSession(tmp_path / "trained.onnx").run(None, inputs)
     np.testing.assert_allclose(again[1], expected["y"], rtol=1e-5, atol=1e-5)
 
@@ -94,7 +95,7 @@ def test_a_state_without_the_weights(path: Path) -> None:
     other = glowpy.load(path, trainable=["conv_weight"]).main
     state = glowpy.compile(other, "interpreter").state()
     with pytest.raises(glowpy.UserError, match=r"expected a state with the variable 'head_weight'"):
-        glowpy.freeze(f, state)
+        freeze(f, state)
 
 
 def test_a_weight_that_has_to_be_known(path: Path) -> None:
@@ -151,7 +152,7 @@ def test_running_averages_are_moved_and_frozen(path: Path, tmp_path: Path) -> No
     )
 
     infers = glowpy.load(path, trainable=[variable.original for variable in f.variables]).main
-    frozen = glowpy.freeze(infers, state)
+    frozen = freeze(infers, state)
     assert not frozen.variables
     normal = (sums - state["norm_mean"][:, None, None]) / np.sqrt(
         state["norm_variance"][:, None, None] + 1e-5
@@ -198,7 +199,7 @@ WRONG: list[tuple[Callable[[Any, Any], object], str]] = [
         lambda m, _: glowpy.differentiate(m.main, "loss", optimizer=_any(SGD)),
         "expected an Optimizer",
     ),
-    (lambda m, _: glowpy.freeze(m.main, _any({})), "state: expected a state, as network.state"),
+    (lambda m, _: freeze(m.main, _any({})), "state: expected a state, as network.state"),
     (lambda _, __: SGD(_any("fast")), "learning_rate: expected a number, got 'fast'"),
     (lambda _, path: glowpy.load(path, trainable=_any(True)), "trainable: expected names"),
 ]
