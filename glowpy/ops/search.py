@@ -179,12 +179,12 @@ def _differentiate_top_k(
     if g is None:
         return [None]
     input, size = n.input.type, n.input.type.shape[n.axis]
-    found = rows_along(f, n.name, n.results[1], n.axis)
-    rows, count = found.type.shape
+    indices = rows_along(f, n.name, n.results[1], n.axis)
+    rows, count = indices.type.shape
     begins = f.create_mul(n.name, positions(f, n.name, rows), extent(f, n.name, size))
-    column = f.create_reshape(n.name, found.type.with_shape((rows, 1)), begins)
-    flat = found.type.with_shape((rows * count,))
-    places = f.create_reshape(n.name, flat, f.create_add(n.name, found, column))
+    column = f.create_reshape(n.name, indices.type.with_shape((rows, 1)), begins)
+    flat = indices.type.with_shape((rows * count,))
+    places = f.create_reshape(n.name, flat, f.create_add(n.name, indices, column))
     updates = f.create_reshape(
         n.name, g.type.with_shape((rows * count, 1)), rows_along(f, n.name, g, n.axis)
     )

@@ -326,10 +326,10 @@ class _Graph:
         machine = self._machine
         if machine[0] != functions:
             first = next((each[0] for each in functions if each), None)
-            made = None
+            rounds = None
             if first is not None and self._wiring is not None:
-                made = first.rounds(self._wiring.wiring, functions)
-            self._machine = machine = functions, made
+                rounds = first.rounds(self._wiring.wiring, functions)
+            self._machine = machine = functions, rounds
         return machine[1]
 
     def forget(self) -> None:

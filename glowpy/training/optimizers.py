@@ -139,6 +139,19 @@ def _shrunk(step: Step, decay: float) -> Term:
     return step.weight * step.scalar(1.0 - step.rate * decay) if decay else step.weight
 
 
+def _decayed_pair(step: Step, decay: float, *, decoupled: bool) -> tuple[Term, Term]:
+    """The weight and the gradient, of which one has the decay."""
+    if decoupled:
+        return _shrunk(step, decay), step.gradient
+    return step.weight, _decayed(step, decay)
+
+
+def _moments(step: Step, gradient: Term, betas: tuple[float, float]) -> tuple[Term, Term]:
+    """The running averages of gradients and of their squares, as Adam has them."""
+    mean = step.average("mean", gradient, 1.0 - betas[0])
+    return mean, step.mean_square("square", gradient, betas[1])
+
+
 def _missing(step: Step, beta: float) -> Term:
     """1 - beta ** t: the weights that a running average gives to what there has been."""
     base = step.number * 0.0 + beta
@@ -189,10 +202,8 @@ class Adam(Optimizer):
     amsgrad: bool = False
 
     def _after(self, step: Step) -> Term:
-        weight = _shrunk(step, self.weight_decay if self.decoupled else 0.0)
-        gradient = _decayed(step, 0.0 if self.decoupled else self.weight_decay)
-        mean = step.average("mean", gradient, 1.0 - self.betas[0])
-        square = step.mean_square("square", gradient, self.betas[1])
+        weight, gradient = _decayed_pair(step, self.weight_decay, decoupled=self.decoupled)
+        mean, square = _moments(step, gradient, self.betas)
         if self.amsgrad:
             square = step.keep("largest", step.slot("largest").max(square))
         size = step.scalar(step.rate / _missing(step, self.betas[0]))
@@ -216,13 +227,11 @@ class NAdam(Optimizer):
         return (1.0 - base.power(number * self.momentum_decay) * 0.5) * self.betas[0]
 
     def _after(self, step: Step) -> Term:
-        weight = _shrunk(step, self.weight_decay if self.decoupled else 0.0)
-        gradient = _decayed(step, 0.0 if self.decoupled else self.weight_decay)
+        weight, gradient = _decayed_pair(step, self.weight_decay, decoupled=self.decoupled)
         now, following = self._momentum(step.number), self._momentum(step.number + 1.0)
         product = step.keep("product", step.slot("product", (), first=1.0) * step.scalar(now))
         wide = product.to(ElemKind.F64)
-        mean = step.average("mean", gradient, 1.0 - self.betas[0])
-        square = step.mean_square("square", gradient, self.betas[1])
+        mean, square = _moments(step, gradient, self.betas)
         root = (square / step.scalar(_missing(step, self.betas[1]))).sqrt() + self.epsilon
         direct = step.scalar(step.rate * (1.0 - now) / (1.0 - wide))
         onwards = step.scalar(step.rate * following / (1.0 - wide * following))
@@ -240,10 +249,8 @@ class RAdam(Optimizer):
     decoupled: bool = False
 
     def _after(self, step: Step) -> Term:
-        weight = _shrunk(step, self.weight_decay if self.decoupled else 0.0)
-        gradient = _decayed(step, 0.0 if self.decoupled else self.weight_decay)
-        mean = step.average("mean", gradient, 1.0 - self.betas[0])
-        square = step.mean_square("square", gradient, self.betas[1])
+        weight, gradient = _decayed_pair(step, self.weight_decay, decoupled=self.decoupled)
+        mean, square = _moments(step, gradient, self.betas)
         move = mean / step.scalar(_missing(step, self.betas[0])) * step.scalar(step.rate)
         missing = _missing(step, self.betas[1])
         last = 2.0 / (1.0 - self.betas[1]) - 1.0
@@ -365,8 +372,7 @@ class Lamb(Optimizer):
     weight_decay: float = 0.0
 
     def _after(self, step: Step) -> Term:
-        mean = step.average("mean", step.gradient, 1.0 - self.betas[0])
-        square = step.mean_square("square", step.gradient, self.betas[1])
+        mean, square = _moments(step, step.gradient, self.betas)
         root = square.sqrt() / step.scalar(_missing(step, self.betas[1]).sqrt())
         move = mean / step.scalar(_missing(step, self.betas[0])) / (root + self.epsilon)
         move = move + step.weight * self.weight_decay if self.weight_decay else move

@@ -132,11 +132,11 @@ class CpuRounds:
         self.lists: dict[str, int] = {}
         kinds = _Kinds()
         self._name(networks, kinds)
-        made = {name for step in wiring.steps for name in (*step.gives, *_result(step))}
-        own = [place for name, place in self.values.items() if name in made]
+        written = {name for step in wiring.steps for name in (*step.gives, *_result(step))}
+        own = [place for name, place in self.values.items() if name in written]
         own += [self.values[name] for name in self._hidden]
-        self.fed = [name for name in self.values if name not in made | self._hidden]
-        self.fed_lists = [name for name in self.lists if name not in made or self.is_state(name)]
+        self.fed = [name for name in self.values if name not in written | self._hidden]
+        self.fed_lists = [name for name in self.lists if name not in written or self.is_state(name)]
         block = Block()
         self.starts = block.add("rounds", self._tables(networks), num_done=0, goes_on=1)
         self.networks: list[tuple[JitFunction, dict[str, int]]] = []
